@@ -1,0 +1,1 @@
+"""The command line: the only place with typer and rich; everything heavy is imported lazily."""

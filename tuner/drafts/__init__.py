@@ -1,0 +1,1 @@
+"""Draft checkpoints: what they hold, how engines will wire them, how two of them differ."""

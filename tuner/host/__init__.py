@@ -1,0 +1,1 @@
+"""The machine: fingerprint, GPUs, topology, collectives. Knows no engine."""

@@ -1,0 +1,1 @@
+"""What the measurements mean: where the time goes, which lever is largest, the report."""

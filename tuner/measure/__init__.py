@@ -1,0 +1,1 @@
+"""Measuring a running server: prompts, load, records, metrics, statistics. Knows no engine."""

@@ -1,0 +1,1 @@
+"""The optimisation loop: suggest, launch, measure, judge, confirm."""

@@ -1,0 +1,1 @@
+"""Server processes: launching, readiness, watching and verified stopping. Knows no engine."""

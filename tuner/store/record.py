@@ -1,0 +1,175 @@
+"""Owns the stored form of a trial, a confirmation launch and a recommendation: versioned JSON.
+
+These models are also the `--json` documents of the command line: a field added here is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RECORD_VERSION = 1
+
+State = Literal["baseline", "complete", "pruned", "failed", "infeasible", "reused"]
+
+
+class Record(BaseModel):
+    """Base of stored documents: frozen; unknown keys of newer versions are ignored on reading."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ArgsRecord(Record):
+    """A `ServerArgs` as JSON."""
+
+    flags: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, str | None] = Field(default_factory=dict)
+
+
+class AcceptanceRecord(Record):
+    """An `Acceptance` as JSON (see measure.records)."""
+
+    length: float
+    rate: float | None = None
+    per_position: list[float] = Field(default_factory=list)
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int = 0
+    basis: str = ""
+    is_synthetic: bool = False
+    by_category: dict[str, float] = Field(default_factory=dict)
+
+
+class LoadPointRecord(Record):
+    """One load point of a trial: pooled metrics and the per-block series."""
+
+    load: str
+    metrics: dict[str, float] = Field(default_factory=dict)
+    per_block: dict[str, list[float]] = Field(default_factory=dict)
+    requests: int = 0
+    errors: int = 0
+    acceptance: AcceptanceRecord | None = None
+
+
+class Seconds(Record):
+    """Where a trial's wall time went."""
+
+    launch: float = 0.0
+    warm_up: float = 0.0
+    measure: float = 0.0
+    stop: float = 0.0
+    total: float = 0.0
+
+
+class PruneDecision(Record):
+    """Why a trial was stopped early: the paired comparison it lost."""
+
+    after_block: int
+    blocks: int
+    ratio: float
+    upper: float
+    margin: float
+    reference: int
+
+
+class TrialRecord(Record):
+    """All about one finished trial.
+
+    `vs_baseline` is the paired ratio, above 1 is better whatever the objective's direction.
+    `digest` is of the requested arguments, `effective_digest` of what the server really used.
+    `cycle` is the measured time per step in seconds by part (draft, verify, other), if known.
+    """
+
+    version: int = RECORD_VERSION
+    number: int
+    state: State
+    failure: str | None = None
+    reason: str = ""
+    hint: str = ""
+    params: dict[str, Any] = Field(default_factory=dict)
+    requested_args: ArgsRecord = ArgsRecord()
+    effective_args: dict[str, Any] = Field(default_factory=dict)
+    digest: str = ""
+    effective_digest: str = ""
+    twin_of: int | None = None
+    value: float | None = None
+    half_width: float | None = None
+    vs_baseline: float | None = None
+    predicted: float | None = None
+    acceptance_length: float | None = None
+    acceptance_per_position: list[float] = Field(default_factory=list)
+    acceptance: AcceptanceRecord | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    load_points: list[LoadPointRecord] = Field(default_factory=list)
+    constraints: dict[str, float] = Field(default_factory=dict)
+    cycle: dict[str, float] = Field(default_factory=dict)
+    seconds: Seconds = Seconds()
+    warnings: list[str] = Field(default_factory=list)
+    prune: PruneDecision | None = None
+    is_synthetic: bool = False
+    is_lossy: bool = False
+    is_simulated: bool = False
+    outputs_match: float | None = None
+    started_utc: str = ""
+    finished_utc: str = ""
+    fingerprint: str = ""
+    log_path: str = ""
+    worker: str = ""
+
+
+class ConfirmationLaunch(Record):
+    """One launch of the confirmation: which server, in which round and order, its values.
+
+    `per_block` holds the objective per held-out block; `digest` names the server.
+    """
+
+    round: int
+    order: int
+    trial: int
+    digest: str
+    value: float | None
+    per_block: list[float] = Field(default_factory=list)
+    metrics: dict[str, float] = Field(default_factory=dict)
+    acceptance_length: float | None = None
+    failure: str | None = None
+    reason: str = ""
+    seconds: Seconds = Seconds()
+    outputs_match: float | None = None
+
+
+class FinalistRecord(Record):
+    """One finalist after the confirmation: its ratio to the baseline with a 95 % interval."""
+
+    trial: int
+    digest: str
+    ratio: float
+    low: float
+    high: float
+    launches: int
+    constraints_met: bool = True
+    fidelity: str = "not checked"
+    value: float | None = None
+
+
+class RecommendationRecord(Record):
+    """The end of a study: use a server, or keep the baseline."""
+
+    version: int = RECORD_VERSION
+    verdict: Literal["use", "keep_baseline"]
+    trial: int | None = None
+    server_args: ArgsRecord = ArgsRecord()
+    digest: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    constraints_met: bool = True
+    fidelity: str = "not checked"
+    held_out: bool = True
+    smallest_detectable: float | None = None
+    reasons: list[str] = Field(default_factory=list)
+    finalists: list[FinalistRecord] = Field(default_factory=list)
+    is_simulated: bool = False
+    objective: str = ""
+    load: str = ""
+    finished_utc: str = ""
