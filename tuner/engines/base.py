@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from tuner.args import Params, ServerArgs
 from tuner.errors import FailureKind
@@ -16,6 +16,8 @@ from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire
 from tuner.server.command import LaunchCommand, ReadyProbe
 from tuner.space import SearchSpace
+
+DraftSource: TypeAlias = Literal["none", "model", "lookup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,11 @@ class Engine(Protocol):
         """True when the server would draft at all."""
         ...
 
+    def draft_source(self, args: ServerArgs) -> DraftSource:
+        """Who proposes draft tokens: a model (draft, EAGLE, MTP), a lookup (n-gram, suffix), or
+        nobody."""
+        ...
+
     def is_synthetic(self, args: ServerArgs) -> bool:
         """True when acceptance is simulated: such results are marked and never recommended."""
         ...
@@ -186,6 +193,11 @@ class Engine(Protocol):
         self, before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
     ) -> Acceptance | None:
         """Acceptance over a window; None when the server reports nothing about drafting."""
+        ...
+
+    def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
+        """Seconds per verification step by part (`draft`, `verify`, `other`); {} when the engine
+        does not time them."""
         ...
 
     # ---- deployable files ------------------------------------------------------------------

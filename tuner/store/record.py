@@ -110,6 +110,7 @@ class TrialRecord(Record):
     is_synthetic: bool = False
     is_lossy: bool = False
     is_simulated: bool = False
+    is_draft_fault: bool = False
     outputs_match: float | None = None
     started_utc: str = ""
     finished_utc: str = ""
@@ -121,9 +122,11 @@ class TrialRecord(Record):
 class ConfirmationLaunch(Record):
     """One launch of the confirmation: which server, in which round and order, its values.
 
-    `per_block` holds the objective per held-out block; `digest` names the server.
+    `per_block` holds the objective per held-out block; `digest` names the server; `campaign`
+    names the set of finalists, so that launches of an earlier set are never mixed in.
     """
 
+    campaign: str = ""
     round: int
     order: int
     trial: int
