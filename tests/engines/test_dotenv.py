@@ -28,7 +28,7 @@ def test_form() -> None:
 
 
 def test_a_shell_reads_the_same_value() -> None:
-    value = 'a "b" $HOME `id` \\e \'f\' é\nnext $(id)'
+    value = "a \"b\" $HOME `id` \\e 'f' é\nnext $(id)"
     script = render_env({"X": value}) + 'printf %s "$X"\n'
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=True)
     assert done.stdout.decode() == value
