@@ -1,0 +1,56 @@
+"""Owns where words go: results and JSON to stdout, narration and errors to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+from tuner.errors import ConfigError, TunerError
+
+
+def say(*lines: str) -> None:
+    """Results: lines on stdout."""
+    _write(sys.stdout, lines)
+
+
+def narrate(*lines: str) -> None:
+    """Narration: lines on stderr, which nobody parses."""
+    _write(sys.stderr, lines)
+
+
+def say_json(document: Mapping[str, Any]) -> None:
+    """The one JSON document of a `--json` call; NaN and infinity become null."""
+    text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    _write(sys.stdout, [text])
+
+
+def finite(value: Any) -> Any:
+    """The value with every float that JSON cannot hold replaced by None."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
+        return None
+    return value
+
+
+def error_lines(error: TunerError) -> list[str]:
+    """An error as users read it: every problem of a file, else the message; hints indented."""
+    lines: list[str] = []
+    if isinstance(error, ConfigError):
+        lines += [line for problem in error.problems for line in str(problem).splitlines()]
+    lines += error.message.splitlines()
+    return [*lines, *_indented(error.hint.splitlines())]
+
+
+def _write(stream: TextIO, lines: Iterable[str]) -> None:
+    for line in lines:
+        stream.write(f"{line}\n")
+    stream.flush()
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,219 @@
+"""Owns what a run's screen says, as text: events go in, lines come out. No terminal here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from tuner import units
+from tuner.cli.table import (
+    as_finished,
+    cut,
+    header,
+    params_text,
+    running_line,
+    trial_line,
+    unit_of,
+)
+from tuner.events import (
+    BlockMeasured,
+    ConfirmationProgressed,
+    Event,
+    Notice,
+    RequestsProgressed,
+    RunFinished,
+    StageChanged,
+    StudyOpened,
+    TrialFinished,
+    TrialStarted,
+)
+from tuner.store.record import TrialRecord
+
+LABEL = 17
+"""Columns before the bars of the live region."""
+
+HOUR = 3600.0
+
+
+class Progress:
+    """The state of a run's screen: `take` gives lines that stay, `live` those that change."""
+
+    def __init__(self, metric: str, now: Callable[[], float]) -> None:
+        self._metric = metric
+        self._now = now
+        self._opened = StudyOpened("", False, 0, 0, 0, None)
+        self._opened_s = now()
+        self._running: TrialFinished | None = None
+        self._running_s = now()
+        self._stage = "preparing"
+        self._requests: RequestsProgressed | None = None
+        self._confirming = ""
+        self._best: TrialFinished | None = None
+        self._launches = 0
+        self._seconds = 0.0
+        self._new_launches = 0
+        self._has_header = False
+
+    def recall(self, records: Iterable[TrialRecord], width: int | None) -> list[str]:
+        """The lines of trials that an earlier run of the study measured."""
+        lines: list[str] = []
+        for record in records:
+            finished = as_finished(record)
+            self._consider(finished)
+            lines += [*self._header(width), trial_line(finished, width)]
+        return lines
+
+    def take(self, event: Event, width: int | None = None) -> list[str]:
+        """Note one event; the permanent lines that it adds."""
+        match event:
+            case StudyOpened():
+                return self._open(event)
+            case TrialStarted():
+                self._start(event.number, params_text(event.params), event.is_baseline)
+            case StageChanged():
+                self._enter(event)
+            case RequestsProgressed():
+                self._requests = event
+            case BlockMeasured():
+                self._note_block(event)
+            case TrialFinished():
+                return self._finish(event, width)
+            case ConfirmationProgressed():
+                return [*self._header(width), self._confirmation(event, width)]
+            case Notice():
+                return notice_lines(event)
+            case RunFinished():
+                spent = f"{_count(event.launches)}, {units.clock(event.wall_s)}"
+                return [f"Ended: {event.why} ({spent})."]
+        return []
+
+    def live(self, width: int) -> list[str]:
+        """The live region: at most four lines that fit the width."""
+        bar = 42 if width >= 100 else 22
+        lines = [self._now_line(width)] if self._running or self._confirming else []
+        if self._requests is not None:
+            lines.append(self._requests_line(bar))
+        if self._opened.max_launches:
+            lines.append(self._study_line(bar))
+        if self._best is not None:
+            lines.append(self._best_line(self._best))
+        return [cut(line, width) for line in lines]
+
+    # ---- events ----------------------------------------------------------------------------
+    def _open(self, event: StudyOpened) -> list[str]:
+        self._opened, self._opened_s = event, self._now()
+        self._launches = event.launches
+        done = f"{event.finished_trials} trials are stored, "
+        budget = f"{_count(event.launches)} of {event.max_launches} done"
+        verb = f"Resuming {event.name}: {done}{budget}." if event.resumed else ""
+        first = verb or f"Study {event.name}: at most {_count(event.max_launches)}."
+        return [first, *(f"  {note}" for note in event.notes)]
+
+    def _start(self, number: int, text: str, is_baseline: bool) -> None:
+        words = "speculation off" if is_baseline else text
+        self._running = TrialFinished(number, "complete", {}, reason=words)
+        self._running_s = self._now()
+        self._stage, self._requests = "preparing", None
+
+    def _enter(self, event: StageChanged) -> None:
+        self._stage = event.stage.replace("_", " ")
+        self._requests = None
+        self._confirming = event.detail if event.stage == "confirming" else ""
+
+    def _note_block(self, event: BlockMeasured) -> None:
+        if self._running is not None:
+            self._running = replace(
+                self._running, value=event.value, vs_baseline=event.vs_baseline
+            )
+
+    def _finish(self, event: TrialFinished, width: int | None) -> list[str]:
+        self._running, self._requests = None, None
+        if event.state not in ("infeasible", "reused"):
+            self._launches += 1
+            self._new_launches += 1
+            self._seconds += event.seconds
+        self._consider(event)
+        warnings = [f"      warning: {text}" for text in event.warnings]
+        return [*self._header(width), trial_line(event, width), *warnings]
+
+    def _consider(self, trial: TrialFinished) -> None:
+        if trial.state not in ("baseline", "complete") or trial.vs_baseline is None:
+            return
+        if self._best is None or trial.vs_baseline > (self._best.vs_baseline or 0.0):
+            self._best = trial
+
+    # ---- lines -----------------------------------------------------------------------------
+    def _header(self, width: int | None) -> list[str]:
+        if self._has_header:
+            return []
+        self._has_header = True
+        return [header(self._metric, width)]
+
+    def _confirmation(self, event: ConfirmationProgressed, width: int | None) -> str:
+        line = TrialFinished(event.trial, "complete", {}, value=event.value)
+        words = "baseline" if event.trial == 0 else f"trial {event.trial}"
+        self._confirming = f"round {event.round}/{event.rounds}"
+        state = f"confirm {event.round}/{event.rounds}"
+        return running_line(line, state, f"{words}, held-out prompts", width, clock="-")
+
+    def _now_line(self, width: int) -> str:
+        if self._running is None:
+            return f"      confirming {self._confirming}"
+        elapsed = replace(self._running, seconds=self._now() - self._running_s)
+        return running_line(elapsed, self._stage, elapsed.reason, width)
+
+    def _requests_line(self, bar: int) -> str:
+        event = self._requests
+        assert event is not None
+        share = (event.block - 1 + event.done / max(1, event.total)) / max(1, event.blocks)
+        label = f"      block {event.block}/{event.blocks}"
+        errors = f"{event.errors} error{'' if event.errors == 1 else 's'}"
+        text = f"{event.done}/{event.total} requests, {errors}"
+        return f"{label:<{LABEL}}{_bar(share, bar)}   {text}"
+
+    def _study_line(self, bar: int) -> str:
+        launches, most = self._launches, self._opened.max_launches
+        label = f"study {launches}/{most}"
+        return f"{label:<{LABEL}}{_bar(launches / most, bar)}   {self._time_left()}"
+
+    def _time_left(self) -> str:
+        elapsed, wall = self._now() - self._opened_s, self._opened.wall_s
+        expected = None
+        if self._new_launches:
+            mean = self._seconds / self._new_launches
+            expected = (self._opened.max_launches - self._launches) * mean
+        left = [s for s in (expected, None if wall is None else wall - elapsed) if s is not None]
+        longest = max([elapsed, *left, wall or 0.0])
+        text = span(elapsed, longest) + ("" if wall is None else f" of {span(wall, longest)}")
+        return f"{text}, about {span(min(left), longest)} left" if expected is not None else text
+
+    def _best_line(self, best: TrialFinished) -> str:
+        label = f"{'best so far':<{LABEL}}"
+        value = f"{units.number(best.value or 0.0)} {unit_of(self._metric)}".rstrip()
+        if best.state == "baseline":
+            return f"{label}the baseline: {value}"
+        versus = f"{units.ratio(best.vs_baseline or 0.0)} baseline"
+        return f"{label}trial {best.number}: {value}, {versus} (one measurement, not confirmed)"
+
+
+def notice_lines(event: Notice) -> list[str]:
+    """A notice and its hint; warnings say so."""
+    prefix = "warning: " if event.level == "warning" else ""
+    return [f"{prefix}{event.message}", *([f"  {event.hint}"] if event.hint else [])]
+
+
+def span(seconds: float, longest: float | None = None) -> str:
+    """Time as h:mm where anything beside it lasts an hour or more, else as m:ss."""
+    if (seconds if longest is None else longest) < HOUR:
+        return units.clock(seconds)
+    minutes = max(0, round(seconds / 60))
+    return f"{minutes // 60}:{minutes % 60:02d}"
+
+
+def _bar(share: float, width: int) -> str:
+    filled = min(width - 1, max(0, int(min(1.0, max(0.0, share)) * width)))
+    return "━" * filled + "╸" + "━" * (width - 1 - filled)
+
+
+def _count(launches: int) -> str:
+    return f"{launches} launch{'' if launches == 1 else 'es'}"

@@ -1,0 +1,48 @@
+"""Owns the sentences that end a study and a comparison: what to do, and how sure that is."""
+
+from __future__ import annotations
+
+from tuner import units
+from tuner.store.record import FinalistRecord, RecommendationRecord
+
+
+def recommendation_lines(recommendation: RecommendationRecord | None) -> list[str]:
+    """The verdict in one line, what supports it below, indented."""
+    if recommendation is None:
+        return ["Nothing is recommended yet: no finalist was confirmed on held-out prompts."]
+    first = _verdict(recommendation)
+    support = [*_support(recommendation), *recommendation.reasons]
+    return [first, *(f"  {line}" for line in support)]
+
+
+def finalist_line(finalist: FinalistRecord) -> str:
+    """`trial 9, 1.01x [0.99, 1.03]`, and what disqualifies it."""
+    text = f"trial {finalist.trial}, {units.ratio(finalist.ratio)} "
+    text += units.interval(finalist.low, finalist.high)
+    return text if finalist.constraints_met else f"{text}, breaks a constraint"
+
+
+def _verdict(recommendation: RecommendationRecord) -> str:
+    label = "Recommended (simulated)" if recommendation.is_simulated else "Recommended"
+    if recommendation.verdict == "keep_baseline":
+        return f"{label}: keep the baseline. No server beat it by more than the noise."
+    gain = f"{units.ratio(recommendation.ratio or 0.0)} baseline"
+    if recommendation.low is not None and recommendation.high is not None:
+        gain += f" {units.interval(recommendation.low, recommendation.high)}"
+    return f"{label}: trial {recommendation.trial}, {gain}."
+
+
+def _support(recommendation: RecommendationRecord) -> list[str]:
+    lines = []
+    if recommendation.verdict == "keep_baseline" and recommendation.finalists:
+        best = max(recommendation.finalists, key=lambda finalist: finalist.ratio)
+        text = f"Best finalist: {finalist_line(best)}."
+        if recommendation.smallest_detectable is not None:
+            least = units.ratio(recommendation.smallest_detectable)
+            text += f" Smallest gain this study could have seen: {least}."
+        lines.append(text)
+    if recommendation.is_simulated:
+        lines.append(
+            "Simulated: the numbers are replayed or scripted, no real server was measured."
+        )
+    return lines
