@@ -5,19 +5,43 @@ These models are also the `--json` documents of the command line: a field added 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from tuner.store.plain import dump_json
 
 RECORD_VERSION = 1
 
 State = Literal["baseline", "complete", "pruned", "failed", "infeasible", "reused"]
 
 
+def _read_number(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _write_number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(_read_number),
+    PlainSerializer(_write_number, return_type=float | None, when_used="json"),
+]
+"""A measured number; what is not finite is `null` in JSON (never `NaN`) and NaN when read back."""
+
+
 class Record(BaseModel):
     """Base of stored documents: frozen; unknown keys of newer versions are ignored on reading."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def record_text(record: Record, *, indent: int | None = None) -> str:
+    """Strict JSON of a stored document, whatever its texts hold."""
+    return dump_json(record.model_dump(mode="python"), indent=indent)
 
 
 class ArgsRecord(Record):
@@ -30,23 +54,23 @@ class ArgsRecord(Record):
 class AcceptanceRecord(Record):
     """An `Acceptance` as JSON (see measure.records)."""
 
-    length: float
+    length: Number
     rate: float | None = None
-    per_position: list[float] = Field(default_factory=list)
+    per_position: list[Number] = Field(default_factory=list)
     steps: int | None = None
     drafted: int | None = None
     accepted: int = 0
     basis: str = ""
     is_synthetic: bool = False
-    by_category: dict[str, float] = Field(default_factory=dict)
+    by_category: dict[str, Number] = Field(default_factory=dict)
 
 
 class LoadPointRecord(Record):
     """One load point of a trial: pooled metrics and the per-block series."""
 
     load: str
-    metrics: dict[str, float] = Field(default_factory=dict)
-    per_block: dict[str, list[float]] = Field(default_factory=dict)
+    metrics: dict[str, Number] = Field(default_factory=dict)
+    per_block: dict[str, list[Number]] = Field(default_factory=dict)
     requests: int = 0
     errors: int = 0
     acceptance: AcceptanceRecord | None = None
@@ -55,11 +79,11 @@ class LoadPointRecord(Record):
 class Seconds(Record):
     """Where a trial's wall time went."""
 
-    launch: float = 0.0
-    warm_up: float = 0.0
-    measure: float = 0.0
-    stop: float = 0.0
-    total: float = 0.0
+    launch: Number = 0.0
+    warm_up: Number = 0.0
+    measure: Number = 0.0
+    stop: Number = 0.0
+    total: Number = 0.0
 
 
 class PruneDecision(Record):
@@ -67,9 +91,9 @@ class PruneDecision(Record):
 
     after_block: int
     blocks: int
-    ratio: float
-    upper: float
-    margin: float
+    ratio: Number
+    upper: Number
+    margin: Number
     reference: int
 
 
@@ -98,12 +122,12 @@ class TrialRecord(Record):
     vs_baseline: float | None = None
     predicted: float | None = None
     acceptance_length: float | None = None
-    acceptance_per_position: list[float] = Field(default_factory=list)
+    acceptance_per_position: list[Number] = Field(default_factory=list)
     acceptance: AcceptanceRecord | None = None
-    metrics: dict[str, float] = Field(default_factory=dict)
+    metrics: dict[str, Number] = Field(default_factory=dict)
     load_points: list[LoadPointRecord] = Field(default_factory=list)
-    constraints: dict[str, float] = Field(default_factory=dict)
-    cycle: dict[str, float] = Field(default_factory=dict)
+    constraints: dict[str, Number] = Field(default_factory=dict)
+    cycle: dict[str, Number] = Field(default_factory=dict)
     seconds: Seconds = Seconds()
     warnings: list[str] = Field(default_factory=list)
     prune: PruneDecision | None = None
@@ -132,8 +156,8 @@ class ConfirmationLaunch(Record):
     trial: int
     digest: str
     value: float | None
-    per_block: list[float] = Field(default_factory=list)
-    metrics: dict[str, float] = Field(default_factory=dict)
+    per_block: list[Number] = Field(default_factory=list)
+    metrics: dict[str, Number] = Field(default_factory=dict)
     acceptance_length: float | None = None
     failure: str | None = None
     reason: str = ""
@@ -146,9 +170,9 @@ class FinalistRecord(Record):
 
     trial: int
     digest: str
-    ratio: float
-    low: float
-    high: float
+    ratio: Number
+    low: Number
+    high: Number
     launches: int
     constraints_met: bool = True
     fidelity: str = "not checked"

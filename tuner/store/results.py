@@ -1,0 +1,161 @@
+"""Owns the results folder of a study: raw files, written whole or not at all.
+
+    results/NAME/
+      study.json              the study's name and where its database is
+      study.db                the default database
+      run.lock                one tuner at a time
+      trials/0007/            record.json  blocks.jsonl.gz  server.log  server.json
+      confirm/0003/           launch.json  blocks.jsonl.gz  server.log  server.json
+      deploy/                 the exported server
+      generation-2/           the same again for a study restarted with `--new`
+
+`record.json` is written last: a trial folder that has one is complete. Knows no database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from tuner.errors import StoreError
+from tuner.measure.records import Block
+from tuner.store.blocks import blocks_from_lines, blocks_to_lines
+from tuner.store.files import file_errors, read_gzip, write_gzip, write_text
+from tuner.store.lock import run_lock
+from tuner.store.record import ConfirmationLaunch, TrialRecord, record_text
+
+RECORD = "record.json"
+LAUNCH = "launch.json"
+BLOCKS = "blocks.jsonl.gz"
+
+_Stored = TypeVar("_Stored", TrialRecord, ConfirmationLaunch)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsFolder:
+    """The raw files of one study; `generation` counts restarts with `--new`."""
+
+    root: Path
+    generation: int = 1
+
+    @property
+    def base(self) -> Path:
+        """Where this generation's trials are."""
+        return self.root if self.generation == 1 else self.root / f"generation-{self.generation}"
+
+    @property
+    def study_db(self) -> Path:
+        """The default database file, shared by all generations."""
+        return self.root / "study.db"
+
+    @property
+    def deploy_folder(self) -> Path:
+        """Where the exported server goes by default."""
+        return self.base / "deploy"
+
+    def trial_folder(self, number: int, *, create: bool = True) -> Path:
+        """The folder of one trial's raw files."""
+        return self._folder("trials", number, create)
+
+    def confirm_folder(self, order: int, *, create: bool = True) -> Path:
+        """The folder of one confirmation launch's raw files."""
+        return self._folder("confirm", order, create)
+
+    def _folder(self, kind: str, number: int, create: bool) -> Path:
+        folder = self.base / kind / f"{number:04d}"
+        if create:
+            with file_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def server_log(self, number: int) -> Path:
+        """Where the server of a trial logs."""
+        return self.trial_folder(number) / "server.log"
+
+    @contextlib.contextmanager
+    def lock(self, *, shared: bool = False) -> Iterator[None]:
+        """Hold the run lock; raises HostError naming the process that has it."""
+        with run_lock(self.root / "run.lock", shared=shared):
+            yield
+
+    # ---- trials ------------------------------------------------------------------------------
+    def write_trial(self, record: TrialRecord, blocks: Sequence[Block] = ()) -> None:
+        """Make a finished trial durable: blocks first, the record last."""
+        folder = self.trial_folder(record.number)
+        if blocks:
+            write_gzip(folder / BLOCKS, blocks_to_lines(blocks))
+        write_text(folder / RECORD, record_text(record, indent=1) + "\n")
+
+    def write_blocks(self, number: int, blocks: Sequence[Block]) -> None:
+        """Keep the blocks of a trial that is still being measured."""
+        write_gzip(self.trial_folder(number) / BLOCKS, blocks_to_lines(blocks))
+
+    def read_trial(self, number: int) -> TrialRecord | None:
+        """The stored record; None when the trial never finished.
+
+        Raises:
+            StoreError: the file is there and cannot be understood.
+        """
+        path = self.trial_folder(number, create=False) / RECORD
+        return _parse(path, TrialRecord)
+
+    def read_blocks(self, number: int) -> list[Block]:
+        """Every block of a trial with its requests in full; [] when none were kept."""
+        return _read_blocks(self.trial_folder(number, create=False) / BLOCKS)
+
+    def trial_numbers(self) -> list[int]:
+        """Numbers of all finished trials on disk, in order."""
+        return _numbers(self.base / "trials", RECORD)
+
+    # ---- confirmation ------------------------------------------------------------------------
+    def write_confirmation(self, launch: ConfirmationLaunch, blocks: Sequence[Block] = ()) -> None:
+        """Make a confirmation launch durable."""
+        folder = self.confirm_folder(launch.order)
+        if blocks:
+            write_gzip(folder / BLOCKS, blocks_to_lines(blocks))
+        write_text(folder / LAUNCH, record_text(launch, indent=1) + "\n")
+
+    def confirmations(self) -> list[ConfirmationLaunch]:
+        """All finished confirmation launches on disk, in order."""
+        paths = [
+            self.confirm_folder(order, create=False) / LAUNCH
+            for order in _numbers(self.base / "confirm", LAUNCH)
+        ]
+        return [launch for path in paths if (launch := _parse(path, ConfirmationLaunch))]
+
+    def read_confirm_blocks(self, order: int) -> list[Block]:
+        """Every block of a confirmation launch; [] when none were kept."""
+        return _read_blocks(self.confirm_folder(order, create=False) / BLOCKS)
+
+
+def _numbers(folder: Path, marker: str) -> list[int]:
+    found = folder.glob(f"[0-9]*/{marker}")
+    return sorted(int(path.parent.name) for path in found if path.parent.name.isdigit())
+
+
+def _parse(path: Path, model: type[_Stored]) -> _Stored | None:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise StoreError(
+            f"{path}: must hold a stored {model.__name__}, got: {str(error).splitlines()[0]}.",
+            f"Move {path.parent} away; the trial will be measured again.",
+        ) from error
+
+
+def _read_blocks(path: Path) -> list[Block]:
+    try:
+        return blocks_from_lines(read_gzip(path))
+    except FileNotFoundError:
+        return []
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path}: must hold measured blocks, got: {error}.", "Move the file away."
+        ) from error
