@@ -10,9 +10,11 @@ def recommendation_lines(recommendation: RecommendationRecord | None) -> list[st
     """The verdict in one line, what supports it below, indented."""
     if recommendation is None:
         return ["Nothing is recommended yet: no finalist was confirmed on held-out prompts."]
-    first = _verdict(recommendation)
-    support = [*_support(recommendation), *recommendation.reasons]
-    return [first, *(f"  {line}" for line in support)]
+    lines = [_verdict(recommendation), *_support(recommendation)]
+    for reason in recommendation.reasons:
+        if reason not in " ".join(lines):
+            lines.append(reason)
+    return [lines[0], *(f"  {line}" for line in lines[1:])]
 
 
 def finalist_line(finalist: FinalistRecord) -> str:
@@ -25,7 +27,9 @@ def finalist_line(finalist: FinalistRecord) -> str:
 def _verdict(recommendation: RecommendationRecord) -> str:
     label = "Recommended (simulated)" if recommendation.is_simulated else "Recommended"
     if recommendation.verdict == "keep_baseline":
-        return f"{label}: keep the baseline. No server beat it by more than the noise."
+        beaten = any(finalist.low > 1.0 for finalist in recommendation.finalists)
+        why = "" if beaten else " No server beat it by more than the noise."
+        return f"{label}: keep the baseline.{why}"
     gain = f"{units.ratio(recommendation.ratio or 0.0)} baseline"
     if recommendation.low is not None and recommendation.high is not None:
         gain += f" {units.interval(recommendation.low, recommendation.high)}"

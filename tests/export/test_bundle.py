@@ -1,0 +1,131 @@
+"""The bundle: complete, parsed back, hashed, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.errors import StoreError, UsageError
+from tuner.export.bundle import (
+    TARGETS,
+    build_bundle,
+    check_files,
+    read_bundle,
+    verify_bundle,
+    write_bundle,
+)
+from tuner.export.manifest import sha256
+from tuner.export.subject import Subject
+
+
+def build(engine: Any, subject: Subject, folder: Path, targets: tuple[str, ...] = ()) -> Any:
+    return build_bundle(engine, subject, folder=folder, targets=targets)
+
+
+def test_a_bundle_holds_what_was_measured(engine: Any, subject: Subject, tmp_path: Path) -> None:
+    files = build(engine, subject, tmp_path)
+    assert set(files) == {
+        "server.yaml", "server.env", "launch.sh", "REPORT.md", "manifest.json",
+    }  # fmt: skip
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["study"] == {
+        "name": "big",
+        "objective": "maximize output_tokens_per_s at c1",
+        "digest": "5" * 16,
+    }
+    assert manifest["trial"] == 5
+    assert manifest["verdict"] == "use"
+    assert manifest["server"]["args"] == subject.args.to_json()
+    assert manifest["server"]["digest"] == subject.args.digest
+    confirmed = manifest["confirmed"]
+    assert (confirmed["ratio"], confirmed["low"], confirmed["high"]) == (1.38, 1.36, 1.40)
+    assert confirmed["launches"] == 4
+    assert manifest["valid_for"] == {"load": "c1", "prompts": "6" * 16}
+    assert manifest["files"]["launch.sh"] == sha256(files["launch.sh"])
+    assert manifest["flags"] == []
+
+
+def test_equal_input_gives_equal_files(engine: Any, subject: Subject, tmp_path: Path) -> None:
+    assert build(engine, subject, tmp_path, TARGETS) == build(engine, subject, tmp_path, TARGETS)
+
+
+def test_written_and_read_back(engine: Any, subject: Subject, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "deploy"
+    files = build(engine, subject, folder, TARGETS)
+    paths = write_bundle(files, folder)
+    assert {path.name for path in paths} == set(files)
+    assert read_bundle(folder) == files
+    assert verify_bundle(folder, engine) == subject.args
+    assert (folder / "launch.sh").stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in folder.parent.iterdir()] == ["deploy"]
+
+
+def test_an_earlier_bundle_is_replaced_whole(
+    engine: Any, subject: Subject, tmp_path: Path
+) -> None:
+    folder = tmp_path / "deploy"
+    write_bundle(build(engine, subject, folder, TARGETS), folder)
+    write_bundle(build(engine, subject, folder), folder)
+    assert not (folder / "compose.yaml").exists()
+    assert verify_bundle(folder, engine) == subject.args
+
+
+def test_strange_folders_are_left_alone(engine: Any, subject: Subject, tmp_path: Path) -> None:
+    files = build(engine, subject, tmp_path)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="must be empty or an earlier bundle"):
+        write_bundle(files, tmp_path)
+    with pytest.raises(UsageError, match="must be a folder, got a file"):
+        write_bundle(files, tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", ["server.yaml", "server.env", "launch.sh", "REPORT.md"])
+def test_a_changed_file_is_noticed(
+    engine: Any, subject: Subject, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "deploy"
+    write_bundle(build(engine, subject, folder), folder)
+    path = folder / name
+    path.write_text(path.read_text() + "\n# edited\n")
+    with pytest.raises(StoreError, match=f"{name}: must be the exported file"):
+        verify_bundle(folder, engine)
+    path.unlink()
+    with pytest.raises(StoreError, match="must be a bundle"):
+        verify_bundle(folder, engine)
+
+
+def test_an_engine_that_renders_another_server_is_caught(
+    engine: Any, subject: Subject, tmp_path: Path
+) -> None:
+    rendered = engine.render_config(subject.args)
+
+    class Forgetful(type(engine)):  # type: ignore[misc]
+        def render_config(self, args: Any) -> dict[str, str]:
+            return {**rendered, "server.yaml": "model-path: /models/big\n"}
+
+    with pytest.raises(StoreError, match=r"server\.yaml and server\.env: must start"):
+        build(Forgetful(), subject, tmp_path)
+
+
+def test_a_launcher_of_another_program_is_caught(
+    engine: Any, subject: Subject, tmp_path: Path
+) -> None:
+    files = build(engine, subject, tmp_path)
+    script = files["launch.sh"].replace("/opt/engine/bin/python", "/usr/bin/python3")
+    manifest = json.loads(files["manifest.json"])
+    manifest["files"]["launch.sh"] = sha256(script)
+    changed = {**files, "launch.sh": script, "manifest.json": json.dumps(manifest)}
+    with pytest.raises(StoreError, match=r"launch\.sh: must run"):
+        check_files(changed, engine)
+
+
+def test_what_is_no_bundle_is_said_to_be_none(engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="must be a bundle"):
+        verify_bundle(tmp_path, engine)
+    (tmp_path / "manifest.json").write_text('{"format": 9}')
+    with pytest.raises(StoreError, match="format must be 1, got 9"):
+        verify_bundle(tmp_path, engine)

@@ -1,0 +1,132 @@
+"""compose.yaml, kubernetes.yaml and tuner.service: their content and their validators."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tuner.args import ServerArgs
+from tuner.export.bundle import build_bundle
+from tuner.export.containers import container_for, model_folders
+from tuner.export.kubernetes import object_name
+from tuner.export.subject import Subject
+from tuner.export.systemd import quoted
+
+
+@pytest.fixture
+def files(engine: Any, subject: Subject) -> dict[str, str]:
+    folder = Path("/srv/a 100% $bundle")
+    targets = ("compose", "kubernetes", "systemd")
+    found: dict[str, str] = build_bundle(engine, subject, folder=folder, targets=targets)
+    return found
+
+
+def test_compose_runs_the_launch_script(files: dict[str, str]) -> None:
+    server = yaml.safe_load(files["compose.yaml"])["services"]["server"]
+    assert server["image"] == "lmsysorg/sglang:v0.5.23"
+    assert server["entrypoint"] == ["/bin/sh", "/tuner/launch.sh"]
+    assert server["env_file"] == ["server.env"]
+    assert server["environment"] == {"HOST": "0.0.0.0", "PORT": "30000", "PROGRAM": "python3"}
+    assert server["ports"] == ["127.0.0.1:30000:30000"]
+    assert server["shm_size"] == "32gb"
+    devices = server["deploy"]["resources"]["reservations"]["devices"]
+    assert devices == [{"driver": "nvidia", "count": 8, "capabilities": ["gpu"]}]
+    targets = [volume["target"] for volume in server["volumes"]]
+    assert targets == ["/tuner", "/models/big"]
+    assert "http://127.0.0.1:30000/health" in server["healthcheck"]["test"][1]
+
+
+def test_kubernetes_runs_the_launch_script(files: dict[str, str]) -> None:
+    config, deployment, service = yaml.safe_load_all(files["kubernetes.yaml"])
+    assert config["data"]["launch.sh"] == files["launch.sh"]
+    pod = deployment["spec"]["template"]["spec"]
+    server = pod["containers"][0]
+    assert server["command"] == ["/bin/sh", "/tuner/launch.sh"]
+    assert server["resources"]["limits"] == {"nvidia.com/gpu": "8"}
+    assert server["startupProbe"]["failureThreshold"] * 10 == 1800
+    assert server["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+    mounted = {mount["name"] for mount in server["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["ports"][0]["port"] == 30000
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("kubernetes_validate") is None, reason="kubernetes-validate is absent"
+)
+def test_kubernetes_accepts_every_document(files: dict[str, str]) -> None:
+    import kubernetes_validate
+
+    for document in yaml.safe_load_all(files["kubernetes.yaml"]):
+        kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is absent")
+def test_systemd_accepts_the_unit(files: dict[str, str], tmp_path: Path) -> None:
+    unit = tmp_path / "tuner.service"
+    unit.write_text(files["tuner.service"])
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "tuner.service" not in done.stderr, done.stderr
+
+
+def test_systemd_specifiers_in_the_folder_are_escaped(files: dict[str, str]) -> None:
+    assert 'ExecStart=/bin/sh "/srv/a 100%% $$bundle/launch.sh"' in files["tuner.service"]
+    assert quoted('a\\b"c\n') == '"a\\\\b\\"c\\n"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "image"),
+    [
+        ("vllm", "0.33.0", "vllm/vllm-openai:v0.33.0"),
+        ("vllm", "0.33.1.dev7+gabc", "vllm/vllm-openai:latest"),
+        ("llamacpp", "b11549", "ghcr.io/ggml-org/llama.cpp:server-b11549"),
+        ("sglang", "", "lmsysorg/sglang:latest"),
+    ],
+)
+def test_images_follow_the_measured_version(
+    subject: Subject, kind: str, version: str, image: str
+) -> None:
+    provenance = dataclasses.replace(subject.provenance, engine={"version": version})
+    changed = dataclasses.replace(subject, provenance=provenance)
+    assert container_for(kind, changed, "/health").image == image
+
+
+def test_gpus_are_tensor_times_pipeline_parallel(subject: Subject) -> None:
+    flags = {"tensor-parallel-size": 4, "pipeline-parallel-size": 2, "data-parallel-size": 3}
+    changed = dataclasses.replace(subject, args=ServerArgs(flags))
+    assert container_for("vllm", changed, "/health").gpus == 8
+    assert container_for("llamacpp", changed, "/health").gpus is None
+
+
+def test_model_folders_are_found_wherever_they_are_named() -> None:
+    args = ServerArgs(
+        {
+            "model": "/models/a/b.gguf",
+            "draft": ["/models/a", "name/on-hub"],
+            "config": {"model": "/drafts/eagle"},
+            "count": 3,
+        }
+    )
+    assert model_folders(args) == ("/drafts/eagle", "/models/a")
+
+
+@pytest.mark.parametrize(
+    ("study", "name"),
+    [("kimi-k2.5_eagle3", "tuner-kimi-k2-5-eagle3"), ("...", "tuner-server"), ("A" * 99, "")],
+)
+def test_object_names_are_dns_labels(study: str, name: str) -> None:
+    found = object_name(study)
+    assert len(found) <= 63
+    assert not name or found == name

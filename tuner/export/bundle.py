@@ -1,0 +1,196 @@
+"""Owns the export bundle: building, checking, writing whole or not at all, reading back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tuner import __version__
+from tuner.args import ServerArgs
+from tuner.engines.base import Engine
+from tuner.engines.dotenv import parse_env
+from tuner.errors import StoreError, UsageError
+from tuner.export import compose, kubernetes, manifest, systemd
+from tuner.export.containers import container_for, default_port
+from tuner.export.launch import FOLDER, parse_launch, render_launch
+from tuner.export.report import render_report
+from tuner.export.subject import Subject
+
+LAUNCH = "launch.sh"
+REPORT = "REPORT.md"
+TARGETS = ("compose", "kubernetes", "systemd")
+"""What may be asked for beyond the bundle itself."""
+
+
+def build_bundle(
+    engine: Engine, subject: Subject, *, folder: Path, targets: Iterable[str] = ()
+) -> dict[str, str]:
+    """Every file of the bundle by name, parsed back and compared with the measured server.
+
+    Args:
+        engine: the adapter of the server program.
+        subject: what is exported.
+        folder: where it will be written; a systemd unit names it.
+        targets: any of TARGETS.
+
+    Raises:
+        StoreError: a file does not give back what was measured.
+    """
+    comment = _comment(subject)
+    files = dict(engine.render_config(subject.args))
+    files[LAUNCH] = render_launch(
+        engine.deploy_command(subject.args, FOLDER),
+        subject.args.env,
+        port=default_port(engine.kind),
+        comment=f"Starts {comment}",
+    )
+    files |= _target_files(engine, subject, files, folder, frozenset(targets))
+    marks = ("lossy",) if engine.is_lossy(subject.args) or subject.trial.is_lossy else ()
+    files[REPORT] = render_report(subject, marks, tuple(files))
+    files[manifest.NAME] = manifest.render_manifest(manifest.build_manifest(subject, marks, files))
+    check_files(files, engine)
+    return files
+
+
+def check_files(files: Mapping[str, str], engine: Engine) -> ServerArgs:
+    """The server that these files start, after every file was parsed and compared.
+
+    Raises:
+        StoreError: a file is missing, was changed, or starts another server.
+    """
+    try:
+        data = manifest.parse_manifest(files[manifest.NAME])
+        stored = ServerArgs.from_json(data["server"]["args"])
+        for name, digest in data["files"].items():
+            if manifest.sha256(files[name]) != digest:
+                raise ValueError(f"{name}: must be the exported file, got another content")
+        _check_server(files, engine, stored)
+    except KeyError as error:
+        raise StoreError(f"bundle: must hold {error.args[0]}, got nothing.", _AGAIN) from error
+    except ValueError as error:
+        raise StoreError(f"bundle: {error}.", _AGAIN) from error
+    return stored
+
+
+def read_bundle(folder: Path) -> dict[str, str]:
+    """The files of a written bundle by name; raises StoreError when there is none."""
+    try:
+        text = _read(folder / manifest.NAME)
+        names = manifest.parse_manifest(text)["files"]
+        return {manifest.NAME: text, **{name: _read(folder / name) for name in names}}
+    except (OSError, ValueError, KeyError) as error:
+        raise StoreError(f"{folder}: must be a bundle, got: {error}.", _AGAIN) from error
+
+
+def verify_bundle(folder: Path, engine: Engine) -> ServerArgs:
+    """The server that a written bundle starts; raises StoreError when it was changed."""
+    return check_files(read_bundle(folder), engine)
+
+
+def write_bundle(files: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write the files so that the folder holds all of them or what it held before.
+
+    Raises:
+        UsageError: the folder holds something that is not a bundle.
+        StoreError: the disk refused.
+    """
+    _refuse_strangers(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            for name, text in files.items():
+                _write(fresh / name, text, 0o755 if name == LAUNCH else 0o644)
+            fresh.chmod(0o755)
+            _swap(fresh, folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as error:
+        raise StoreError(f"{folder}: must be writable, got: {error.strerror}.") from error
+    return [folder / name for name in files]
+
+
+_AGAIN = "Export it again, and change settings by exporting another trial."
+
+
+def _comment(subject: Subject) -> str:
+    what = "the baseline" if subject.keeps_baseline else f"trial {subject.trial.number}"
+    flags = f"\nExported with: {', '.join(subject.flags)}." if subject.flags else ""
+    study = subject.provenance.study
+    return f"the server of study {study}, {what}; written by tuner {__version__}.{flags}"
+
+
+def _target_files(
+    engine: Engine,
+    subject: Subject,
+    files: Mapping[str, str],
+    folder: Path,
+    targets: frozenset[str],
+) -> dict[str, str]:
+    comment, study = f"Runs {_comment(subject)}", subject.provenance.study
+    container = container_for(engine.kind, subject, engine.probe(subject.args).health_path)
+    found: dict[str, str] = {}
+    if "compose" in targets:
+        found[compose.NAME] = compose.render_compose(container, comment)
+    if "kubernetes" in targets:
+        found[kubernetes.NAME] = kubernetes.render_kubernetes(
+            container, files, study=study, comment=comment
+        )
+    if "systemd" in targets:
+        found[systemd.NAME] = systemd.render_systemd(
+            folder.absolute(), port=container.port, study=study, comment=comment
+        )
+    return found
+
+
+def _check_server(files: Mapping[str, str], engine: Engine, stored: ServerArgs) -> None:
+    parsed = engine.parse_config(files)
+    if parsed != stored:
+        raise ValueError(f"server.yaml and server.env: must start {stored}, got {parsed}")
+    if "server.env" in files and parse_env(files["server.env"]) != dict(stored.env):
+        raise ValueError("server.env: must hold the measured environment")
+    expected = engine.deploy_command(stored, FOLDER).argv
+    if parse_launch(files[LAUNCH]) != expected:
+        raise ValueError(f"launch.sh: must run {list(expected)}")
+    if kubernetes.NAME in files:
+        kubernetes.check_kubernetes(files[kubernetes.NAME], files)
+
+
+def _refuse_strangers(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: must be a folder, got a file.", "Choose another --out.")
+    if any(folder.iterdir()) and not (folder / manifest.NAME).is_file():
+        raise UsageError(
+            f"{folder}: must be empty or an earlier bundle, got other files.",
+            "Choose another --out.",
+        )
+
+
+def _swap(fresh: Path, folder: Path) -> None:
+    old = fresh.with_name(f"{fresh.name}-old")
+    if folder.exists():
+        folder.rename(old)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    with path.open("wb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(mode)
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode()

@@ -1,0 +1,109 @@
+"""Owns how an exported server runs in a container: image, program, GPUs, model folders."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from tuner.args import FlagValue, ServerArgs
+from tuner.export.subject import Subject
+
+MOUNT = "/tuner"
+"""Where a container finds the bundle."""
+
+SHARED_MEMORY_GIB = 32
+"""NCCL and the engines' workers exchange tensors there; Docker's default of 64 MiB hangs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a container needs to run the bundle's launch.sh.
+
+    Args:
+        image: image reference with a tag.
+        program: interpreter or binary inside the image, for PROGRAM.
+        port: the port inside and outside.
+        gpus: how many; None: all there are; 0: none.
+        folders: host folders that hold the models, mounted read-only at the same path.
+        health_path: the engine's readiness path.
+        start_s: patience until ready.
+    """
+
+    image: str
+    program: str
+    port: int
+    gpus: int | None
+    folders: tuple[str, ...]
+    health_path: str
+    start_s: int = 1800
+
+
+_IMAGES = {
+    "sglang": ("lmsysorg/sglang", "v{version}", "latest", "python3"),
+    "vllm": ("vllm/vllm-openai", "v{version}", "latest", "python3"),
+    "llamacpp": ("ghcr.io/ggml-org/llama.cpp", "server-b{version}", "server", "/app/llama-server"),
+}
+_PORTS = {"sglang": 30000, "vllm": 8000, "llamacpp": 8080}
+_WORLD = (
+    ("tp-size", "tensor-parallel-size", "tp"),
+    ("pp-size", "pipeline-parallel-size", "pp"),
+)
+_RELEASE = re.compile(r"\d+(\.\d+)*(\.?(post|rc)\d+)?\Z")
+
+
+def container_for(kind: str, subject: Subject, health_path: str) -> Container:
+    """The container of a server of this engine kind."""
+    name, tag, fallback, program = _IMAGES.get(kind, ("IMAGE", "v{version}", "latest", "python3"))
+    version = subject.provenance.engine.get("version", "").removeprefix("v").removeprefix("b")
+    exact = tag.format(version=version) if _RELEASE.match(version) else fallback
+    return Container(
+        image=f"{name}:{exact}",
+        program=program,
+        port=default_port(kind),
+        gpus=gpu_count(kind, subject),
+        folders=model_folders(subject.args),
+        health_path=health_path,
+    )
+
+
+def default_port(kind: str) -> int:
+    """The port that the engine's own documentation uses."""
+    return _PORTS.get(kind, 8000)
+
+
+def gpu_count(kind: str, subject: Subject) -> int | None:
+    """GPUs of one server: tensor times pipeline parallel size, 0 on a host without GPUs.
+
+    Data parallel replicas are not counted: where attention alone is data parallel (SGLang) they
+    share the tensor-parallel GPUs.
+    """
+    gpus = subject.provenance.fingerprint.get("gpus")
+    if kind == "llamacpp":
+        return None if gpus else 0
+    count = 1
+    for spellings in _WORLD:
+        values = [subject.args.flags[name] for name in spellings if name in subject.args.flags]
+        count *= int(values[0]) if values and isinstance(values[0], int | str) else 1
+    return count
+
+
+def model_folders(args: ServerArgs) -> tuple[str, ...]:
+    """Folders that must be mounted: every absolute path among the flags' values."""
+    found = {path for value in args.flags.values() for path in _paths(value)}
+    kept: list[str] = []
+    for path in sorted(found):
+        if not any(path == seen or path.startswith(f"{seen}/") for seen in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _paths(value: FlagValue) -> list[str]:
+    if isinstance(value, dict):
+        return [path for item in value.values() for path in _paths(item)]
+    if isinstance(value, list):
+        return [path for item in value for path in _paths(item)]
+    if not isinstance(value, str) or not value.startswith("/") or "\n" in value:
+        return []
+    path = PurePosixPath(value)
+    return [str(path.parent if path.suffix else path)]
