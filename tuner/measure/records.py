@@ -87,7 +87,14 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of prompts measured at one load point; `start_s`/`end_s` bound its wall time."""
+    """One block of prompts measured at one load point; `start_s`/`end_s` bound its wall time.
+
+    Args:
+        client_cpu_s: processor time the client itself spent.
+        client_lag_s: how late the client was on average, in seconds (sends and wake-ups).
+        peak_in_flight: most requests that were open at once.
+        is_client_bound: the client, not the server, limited this block: it does not count.
+    """
 
     index: int
     load: LoadPoint
@@ -96,6 +103,9 @@ class Block:
     records: tuple[RequestRecord, ...]
     client_cpu_s: float = 0.0
     notes: tuple[str, ...] = ()
+    client_lag_s: float = 0.0
+    peak_in_flight: int = 0
+    is_client_bound: bool = False
 
     @property
     def wall_s(self) -> float:

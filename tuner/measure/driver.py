@@ -1,0 +1,298 @@
+"""Owns the event loop that drives requests over sockets and notices when they stop moving.
+
+One thread, one selector: what became readable in one turn is first read, then parsed, and all
+of it carries the time of the turn, so that parsing one stream does not delay another's clock.
+It knows bytes, times and patience; what a prompt or an answer is belongs to the exchange.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tuner.config.workload import TimeoutsConfig
+from tuner.errors import FailureKind, TrialFailure
+from tuner.measure.connection import WRITE, Address, Connection
+from tuner.measure.exchange import CountTokens, Exchange, Job
+from tuner.measure.http1 import MalformedAnswer
+from tuner.measure.records import RequestRecord
+from tuner.measure.wire import Wire
+
+_TURN_S = 0.05
+_ALIVE_EVERY_S = 0.25
+_LINGER_S = 0.25
+_GRACE_S = 1.0
+
+Alive = Callable[[], str | None]
+OnDone = Callable[[RequestRecord], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Closed loop: at most `in_flight` requests at once. Open loop: `due_s` after the start."""
+
+    in_flight: int = 1
+    due_s: tuple[float, ...] | None = None
+
+
+@dataclass(slots=True)
+class Lateness:
+    """How late the client itself was: sum of seconds over events, and their number."""
+
+    total_s: float = 0.0
+    events: int = 0
+
+    def add(self, seconds: float) -> None:
+        """Note one event that came `seconds` too late."""
+        self.total_s += max(0.0, seconds)
+        self.events += 1
+
+    @property
+    def mean_s(self) -> float:
+        """Mean lateness in seconds, 0 without events."""
+        return self.total_s / self.events if self.events else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """An exchange on its connection."""
+
+    exchange: Exchange
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the driver needs to know of the server: address, route, patience, signs of life."""
+
+    address: Address
+    wire: Wire
+    patience: TimeoutsConfig
+    alive: Alive
+    count_tokens: CountTokens | None = None
+
+
+@dataclass(slots=True)
+class Driver:
+    """Drives one list of jobs. `records` grow as requests end, also when the run is cut short."""
+
+    server: Server
+    on_done: OnDone
+    clock: Callable[[], float] = time.perf_counter
+    records: list[RequestRecord] = field(default_factory=list)
+    lateness: Lateness = field(default_factory=Lateness)
+    peak_in_flight: int = 0
+    start_s: float = 0.0
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _flights: list[Flight] = field(default_factory=list)
+    _idle: list[Connection] = field(default_factory=list)
+    _waiting: deque[tuple[float, Job]] = field(default_factory=deque)
+    _freed: deque[float] = field(default_factory=deque)
+    _alive_s: float = 0.0
+    _watched_s: float = 0.0
+    _is_suspect: bool = False
+
+    def run(self, jobs: Sequence[Job], pace: Pace) -> None:
+        """Send all jobs and receive all answers. Raises TrialFailure(STALLED or DIED)."""
+        self.start_s = self._alive_s = self.clock()
+        self._schedule(jobs, pace)
+        with self._closing():
+            while self._waiting or self._flights:
+                self._send_due(pace)
+                self._receive(self._wait_s(pace))
+                self._watch()
+            self._look_closer()
+
+    # ---- sending ---------------------------------------------------------------------------
+    def _schedule(self, jobs: Sequence[Job], pace: Pace) -> None:
+        due = pace.due_s or (0.0,) * len(jobs)
+        self._waiting.extend((self.start_s + at, job) for at, job in zip(due, jobs, strict=True))
+        self._freed.extend([self.start_s] * pace.in_flight)
+
+    def _send_due(self, pace: Pace) -> None:
+        while self._waiting:
+            due_s, job = self._waiting[0]
+            if pace.due_s is None:
+                if not self._freed:
+                    return
+                due_s = self._freed.popleft()
+            elif due_s > self.clock():
+                return
+            self._waiting.popleft()
+            self._send(job, due_s)
+
+    def _send(self, job: Job, due_s: float) -> None:
+        now = self.clock()
+        self.lateness.add(now - due_s)
+        exchange = Exchange(job, self.server.wire, due_s, now)
+        try:
+            connection = self._connection()
+            flight = Flight(exchange, connection)
+            connection.send(job.payload, flight)
+        except OSError as error:
+            self._finish(exchange, f"the request could not be sent: {error}")
+            return
+        self._flights.append(flight)
+        self.peak_in_flight = max(self.peak_in_flight, len(self._flights))
+
+    def _connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_stale():
+                return connection
+            connection.close()
+        return Connection(self.server.address, self._selector)
+
+    # ---- receiving -------------------------------------------------------------------------
+    def _wait_s(self, pace: Pace) -> float:
+        if not self._waiting or pace.due_s is None:
+            return _TURN_S
+        return min(_TURN_S, max(0.0, self._waiting[0][0] - self.clock()))
+
+    def _receive(self, wait_s: float) -> None:
+        asked = self.clock()
+        ready = self._selector.select(wait_s)
+        now = self.clock()
+        if not ready:
+            self.lateness.add(now - asked - wait_s)
+            return
+        arrived: list[tuple[Flight, bytes]] = []
+        for key, mask in ready:
+            self._read(key.data, mask, now, arrived)
+        for flight, data in arrived:
+            self._take(flight, data, now)
+
+    def _read(
+        self, flight: Flight, mask: int, now: float, arrived: list[tuple[Flight, bytes]]
+    ) -> None:
+        try:
+            if mask & WRITE:
+                flight.connection.on_writable(flight)
+            data = flight.connection.receive()
+        except OSError as error:
+            self._broken(flight, f"the connection broke: {error}", now)
+            return
+        if data is not None:
+            arrived.append((flight, data))
+
+    def _take(self, flight: Flight, data: bytes, now: float) -> None:
+        exchange = flight.exchange
+        try:
+            if data:
+                exchange.take(data, now)
+            else:
+                exchange.end_of_input(now)
+        except MalformedAnswer as error:
+            self._land(flight, str(error))
+            return
+        if not data and not exchange.has_answer_bytes:
+            self._broken(flight, "the connection was closed without an answer", now)
+        elif exchange.is_complete or not data:
+            self._land(flight, at=now)
+
+    def _broken(self, flight: Flight, reason: str, now: float) -> None:
+        """A broken connection; a reused one is no sign of trouble: the request is sent again."""
+        exchange = flight.exchange
+        if flight.connection.is_reused and not exchange.has_answer_bytes:
+            flight.connection.close()
+            self._flights.remove(flight)
+            self._resend(exchange)
+            return
+        self._is_suspect = True
+        self._land(flight, reason, now)
+
+    def _resend(self, exchange: Exchange) -> None:
+        try:
+            flight = Flight(exchange, Connection(self.server.address, self._selector))
+            flight.connection.send(exchange.job.payload, flight)
+        except OSError as error:
+            self._finish(exchange, f"the request could not be sent: {error}")
+            return
+        self._flights.append(flight)
+
+    def _land(self, flight: Flight, cut: str = "", at: float | None = None) -> None:
+        self._flights.remove(flight)
+        if flight.exchange.is_complete and flight.exchange.keeps_alive and not cut:
+            flight.connection.rest()
+            self._idle.append(flight.connection)
+        else:
+            flight.connection.close()
+        self._finish(flight.exchange, cut, at)
+
+    def _finish(self, exchange: Exchange, cut: str, at: float | None = None) -> None:
+        now = self.clock() if at is None else at
+        self._is_suspect = self._is_suspect or not exchange.has_answer_bytes
+        record = exchange.record(now, cut, self.server.count_tokens)
+        self.records.append(record)
+        self._freed.append(now)
+        self.on_done(record)
+
+    # ---- watching --------------------------------------------------------------------------
+    def _watch(self) -> None:
+        now = self.clock()
+        if now - self._watched_s < _TURN_S:
+            return
+        self._watched_s = now
+        if now - self._alive_s >= (_TURN_S if self._is_suspect else _ALIVE_EVERY_S):
+            self._alive_s = now
+            self._check_alive()
+        patience = self.server.patience
+        if now - self.start_s > patience.block:
+            raise _stalled("the block", patience.block)
+        for flight in tuple(self._flights):
+            self._check_patience(flight, now)
+
+    def _check_alive(self) -> None:
+        reason = self.server.alive()
+        if reason is not None:
+            raise TrialFailure(FailureKind.DIED, reason)
+
+    def _check_patience(self, flight: Flight, now: float) -> None:
+        exchange, patience = flight.exchange, self.server.patience
+        if exchange.done_s is not None:
+            if now - exchange.done_s > _LINGER_S:
+                self._land(flight)
+        elif now - exchange.sent_s > patience.request:
+            raise _stalled("a request", patience.request)
+        elif exchange.last_event_s is None or not exchange.has_text:
+            if now - exchange.sent_s > patience.first_token:
+                raise _stalled("the first token of a request", patience.first_token)
+        elif now - exchange.last_event_s > patience.between_chunks:
+            raise _stalled("the next chunk of an answer", patience.between_chunks)
+
+    def _look_closer(self) -> None:
+        """Connections broke: give a dying server a moment to be seen as dead."""
+        deadline = self.clock() + _GRACE_S
+        while self._is_suspect and self.clock() < deadline:
+            self._check_alive()
+            time.sleep(_TURN_S)
+
+    @contextlib.contextmanager
+    def _closing(self) -> Iterator[None]:
+        cut = "given up"
+        try:
+            yield
+        except TrialFailure as failure:
+            cut = failure.reason
+            raise
+        finally:
+            for flight in tuple(self._flights):
+                flight.connection.close()
+                self.records.append(flight.exchange.record(self.clock(), cut))
+            self._flights.clear()
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+            self._selector.close()
+
+
+def _stalled(what: str, patience_s: float) -> TrialFailure:
+    return TrialFailure(
+        FailureKind.STALLED,
+        f"{what} took longer than {patience_s:g} s",
+        hint="Raise workload.timeouts if the server is merely slow.",
+    )

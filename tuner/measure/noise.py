@@ -1,0 +1,169 @@
+"""Owns how much this machine varies: between launches, and along a study.
+
+Estimated from the baseline launched again and again; used for margins, for the number of
+confirmation rounds, and to tell what gain a study could have seen at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.measure.distributions import normal_quantile, t_quantile
+from tuner.measure.statistics import log_ratios, robust_center
+
+_MOST_ROUNDS = 64
+_UNFIT_SD = 0.15
+_UNFIT_DRIFT = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchNoise:
+    """Launch-to-launch standard deviation in log units (about relative), with its certainty.
+
+    `df` is 0 and `sd` NaN when the baseline was launched only once.
+    """
+
+    sd: float
+    df: int
+
+    @property
+    def upper_sd(self) -> float:
+        """A cautious value of `sd`: its estimate at few launches can be half the truth."""
+        return self.sd * (1 + 1 / math.sqrt(2 * self.df)) if self.df else math.nan
+
+    @property
+    def is_unfit(self) -> bool:
+        """True when launches vary so much that no ordinary gain can be told from noise."""
+        return self.df >= 2 and self.sd > _UNFIT_SD
+
+    def margin(self, least: float = 0.01) -> float:
+        """Log units by which one launch may be off against another: two standard deviations."""
+        return max(least, 2 * self.sd) if self.df else max(least, 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A straight trend of the same server's log value along launches.
+
+    Args:
+        slope: change per launch in log units.
+        error: its standard error; NaN from fewer than three launches.
+        df: degrees of freedom of `error`.
+        span: launches between the first and the last one seen.
+    """
+
+    slope: float
+    error: float
+    df: int
+    span: float
+
+    @property
+    def is_significant(self) -> bool:
+        """True when the trend is no accident at the 1 % level."""
+        if self.df < 1 or not math.isfinite(self.error):
+            return False
+        if self.error == 0:
+            return self.slope != 0
+        return abs(self.slope / self.error) > t_quantile(0.995, self.df)
+
+    @property
+    def is_unfit(self) -> bool:
+        """True when the machine changes so much that early and late trials cannot be compared."""
+        return self.is_significant and abs(self.slope) * self.span > _UNFIT_DRIFT
+
+    def correction(self, launch: float, reference: float = 0.0) -> float:
+        """Factor that brings a value of one launch to what it would have been at another."""
+        if not self.is_significant:
+            return 1.0
+        return math.exp(self.slope * (reference - launch))
+
+
+def launch_noise(launches: Sequence[Sequence[float]], drift: Drift | None = None) -> LaunchNoise:
+    """Launch noise from repeated launches of one server, each a series of per-block values.
+
+    Blocks are paired, so that easy and hard prompts do not count as noise. A significant drift
+    along the launches is taken out first.
+    """
+    levels = launch_levels(launches)
+    if len(levels) < 2:
+        return LaunchNoise(math.nan, 0)
+    array = np.array(levels)
+    df = len(array) - 1
+    if drift is not None and drift.is_significant and df > 1:
+        array = array - drift.slope * np.arange(len(array))
+        df -= 1
+    return LaunchNoise(float(np.sqrt(np.sum((array - array.mean()) ** 2) / df)), df)
+
+
+def launch_levels(launches: Sequence[Sequence[float]]) -> list[float]:
+    """The log level of each launch against the typical value of each block; NaN left out."""
+    if not launches:
+        return []
+    width = min(len(launch) for launch in launches)
+    usual = [float(np.median([launch[block] for launch in launches])) for block in range(width)]
+    levels = [robust_center(log_ratios(launch[:width], usual)) for launch in launches]
+    return [level for level in levels if math.isfinite(level)]
+
+
+def drift(positions: Sequence[float], levels: Sequence[float]) -> Drift:
+    """The straight trend of log levels over launch positions, by Theil-Sen, with its error.
+
+    Theil-Sen (median of pairwise slopes) is unmoved by one launch that went wrong.
+    """
+    x, y = np.asarray(positions, dtype=float), np.asarray(levels, dtype=float)
+    if len(x) < 2 or np.ptp(x) == 0:
+        return Drift(0.0, math.nan, 0, 0.0)
+    rows, columns = np.triu_indices(len(x), 1)
+    apart = x[columns] - x[rows]
+    slope = float(np.median(((y[columns] - y[rows])[apart != 0]) / apart[apart != 0]))
+    residuals = y - slope * x
+    residuals = residuals - residuals.mean()
+    df = len(x) - 2
+    spread = math.sqrt(float(np.sum((x - x.mean()) ** 2)))
+    error = math.sqrt(float(np.sum(residuals**2)) / df) / spread if df > 0 else math.nan
+    return Drift(slope, error, df, float(np.ptp(x)))
+
+
+def smallest_detectable_gain(
+    noise_sd: float, rounds: int, *, level: float = 0.95, power: float = 0.8
+) -> float:
+    """The ratio that `rounds` interleaved rounds would find with probability `power`.
+
+    A round's log ratio has standard deviation `sqrt(2) noise_sd`. Infinite below two rounds.
+    """
+    if rounds < 2 or not math.isfinite(noise_sd):
+        return math.inf
+    certain = t_quantile((1 + level) / 2, rounds - 1)
+    found = t_quantile(power, rounds - 1)
+    return math.exp((certain + found) * math.sqrt(2 / rounds) * noise_sd)
+
+
+def rounds_needed(noise_sd: float, half_width: float, *, level: float = 0.95) -> int:
+    """Rounds after which the interval's half width (log units) is expected to be small enough.
+
+    Chosen from the noise before any round is run: stopping when a result looks good would make
+    the interval promise too much. At most 64.
+    """
+    if not math.isfinite(noise_sd) or half_width <= 0:
+        return _MOST_ROUNDS
+    for rounds in range(2, _MOST_ROUNDS):
+        if (
+            t_quantile((1 + level) / 2, rounds - 1) * math.sqrt(2 / rounds) * noise_sd
+            <= half_width
+        ):
+            return rounds
+    return _MOST_ROUNDS
+
+
+def equivalence_band(noise_sd: float, rounds: int, *, level: float = 0.95) -> float:
+    """Log units within which two confirmed servers count as equal: the noise of their difference.
+
+    Each mean of `rounds` launches has standard error `noise_sd / sqrt(rounds)`.
+    """
+    if rounds < 1 or not math.isfinite(noise_sd):
+        return 0.0
+    return normal_quantile((1 + level) / 2) * noise_sd * math.sqrt(2 / rounds)

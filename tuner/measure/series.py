@@ -1,0 +1,110 @@
+"""Owns what happened over time inside a launch: windows of throughput, trends, stalls, two modes.
+
+One mean hides all of these. They are reported as warnings; none of them changes a number.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tuner.measure.records import Block, RequestRecord
+
+_STALL_FACTOR = 10.0
+_STALL_SHARE = 0.1
+_TREND = 0.15
+_SLOW_START = 1.5
+
+
+def window_rates(block: Block, window_s: float) -> tuple[float, ...]:
+    """Output tokens per second in consecutive windows of a block; a last short one is left out."""
+    count = int(block.wall_s / window_s) if window_s > 0 else 0
+    if count < 1:
+        return ()
+    tokens = np.zeros(count)
+    for record in block.records:
+        if record.ok and record.chunk_s:
+            share = (record.output_tokens or 0) / len(record.chunk_s)
+            places = ((np.array(record.chunk_s) - block.start_s) / window_s).astype(int)
+            np.add.at(tokens, places[places < count], share)
+    return tuple(float(rate) for rate in tokens / window_s)
+
+
+def block_warnings(blocks: Sequence[Block]) -> list[str]:
+    """What the blocks of one load point, in time order, show that a mean would hide."""
+    warnings = [f"block {b.index}: {note}" for b in blocks for note in b.notes]
+    for block in blocks:
+        warnings += [f"block {block.index}: {text}" for text in _stalls(block)]
+    done = [record for block in blocks for record in block.records if record.ok]
+    speeds = [speed for record in done if (speed := _speed(record))]
+    return warnings + _trend(speeds) + _two_modes(speeds)
+
+
+def _speed(record: RequestRecord) -> float:
+    """Tokens per second of one answer, from sending to its end."""
+    seconds = record.end_s - record.sent_s
+    return (record.output_tokens or 0) / seconds if seconds > 0 else 0.0
+
+
+def _stalls(block: Block) -> list[str]:
+    """Pauses in which no stream moved although requests were open."""
+    times = sorted(at for record in block.records for at in record.chunk_s)
+    gaps = [after - before for before, after in pairwise(times)]
+    if len(gaps) < 20:
+        return []
+    usual = max(statistics.median(gaps), block.wall_s / len(gaps))
+    worst = max(gaps)
+    if worst > _STALL_FACTOR * usual and worst > _STALL_SHARE * block.wall_s:
+        return [f"nothing arrived for {worst:.2f} s ({worst / block.wall_s:.0%} of the block)"]
+    return []
+
+
+def _trend(speeds: Sequence[float]) -> list[str]:
+    """Requests that get slower or faster over the launch, by thirds and a rank test."""
+    if len(speeds) < 12:
+        return []
+    third = len(speeds) // 3
+    first, last = statistics.median(speeds[:third]), statistics.median(speeds[-third:])
+    change = last / first - 1
+    if abs(change) < _TREND or abs(_rank_trend(speeds)) < 3.0:
+        return []
+    word = "slower" if change < 0 else "faster"
+    return [f"requests became {abs(change):.0%} {word} from the first third to the last"]
+
+
+def _rank_trend(values: Sequence[float]) -> float:
+    """Mann-Kendall's S over its standard deviation: beyond ±3 a trend is no accident."""
+    array = np.asarray(values)
+    n = len(array)
+    score = float(np.sign(array[None, :] - array[:, None])[np.triu_indices(n, 1)].sum())
+    return score / float(np.sqrt(n * (n - 1) * (2 * n + 5) / 18))
+
+
+def _two_modes(speeds: Sequence[float]) -> list[str]:
+    """Speeds in two separate groups, by the best split of the sorted logarithms."""
+    if len(speeds) < 16:
+        return []
+    logs = np.sort(np.log(speeds))
+    cut = _best_split(logs)
+    low, high = logs[:cut], logs[cut:]
+    spread = max(float(low.std()), float(high.std()), 1e-9)
+    apart = float(high.mean() - low.mean())
+    gap = float(high[0] - low[-1])
+    if apart < np.log(_SLOW_START) or apart < 6 * spread or gap < 2 * spread:
+        return []
+    return [
+        f"speeds fall into two groups: {len(low)} requests near {np.exp(low.mean()):.3g} tok/s, "
+        f"{len(high)} near {np.exp(high.mean()):.3g} tok/s"
+    ]
+
+
+def _best_split(logs: np.ndarray) -> int:
+    """Where to cut sorted values in two, at least a tenth on each side, for least variance."""
+    least = max(3, len(logs) // 10)
+    cuts = range(least, len(logs) - least + 1)
+    return min(
+        cuts, key=lambda cut: float(logs[:cut].var() * cut + logs[cut:].var() * (len(logs) - cut))
+    )
