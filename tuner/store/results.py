@@ -1,6 +1,7 @@
 """Owns the results folder of a study: raw files, written whole or not at all.
 
     results/NAME/
+      identity.json           what the study was made with
       study.json              the study's name and where its database is
       study.db                the default database
       run.lock                one tuner at a time
@@ -15,10 +16,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,9 +29,11 @@ from tuner.measure.records import Block
 from tuner.store.blocks import blocks_from_lines, blocks_to_lines
 from tuner.store.files import file_errors, read_gzip, write_gzip, write_text
 from tuner.store.lock import run_lock
+from tuner.store.plain import dump_json
 from tuner.store.record import ConfirmationLaunch, TrialRecord, record_text
 
 RECORD = "record.json"
+IDENTITY = "identity.json"
 LAUNCH = "launch.json"
 BLOCKS = "blocks.jsonl.gz"
 
@@ -82,6 +86,24 @@ class ResultsFolder:
         """Hold the run lock; raises HostError naming the process that has it."""
         with run_lock(self.root / "run.lock", shared=shared):
             yield
+
+    # ---- whose files these are ---------------------------------------------------------------
+    def write_identity(self, document: Mapping[str, Any]) -> None:
+        """Say which study the raw files belong to, and what it was made with."""
+        write_text(self.base / IDENTITY, dump_json(document, indent=1) + "\n")
+
+    def read_identity(self) -> dict[str, Any] | None:
+        """What `write_identity` left; None for a fresh folder."""
+        path = self.base / IDENTITY
+        try:
+            return dict(json.loads(path.read_text()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"{path}: must say whose files these are, got: {error}.",
+                f"Move {self.base} away and run again.",
+            ) from error
 
     # ---- trials ------------------------------------------------------------------------------
     def write_trial(self, record: TrialRecord, blocks: Sequence[Block] = ()) -> None:

@@ -1,0 +1,218 @@
+"""Owns a study that is open: a trial's way in and out of Optuna, and everything it keeps.
+
+Everything is kept in this order: raw files, our tables, Optuna. Whatever is lost between two of
+them is brought back the next time the study is opened (see recovery).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from optuna.study import Study
+from optuna.trial import Trial, TrialState
+
+from tuner.args import Params
+from tuner.measure.records import Block
+from tuner.search import recovery
+from tuner.search.identity import StudySetup
+from tuner.search.lattice import LatticeSampler, busy_digests, distributions, point_key, suggest
+from tuner.search.sampling import Ground, Proposal, Suggester, complete_point, situation_of
+from tuner.search.telling import running_estimate, tell_record
+from tuner.store.database import Store
+from tuner.store.faults import persist
+from tuner.store.owner import Owner, current_owner
+from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
+from tuner.store.results import ResultsFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A trial that is to be run now.
+
+    Args:
+        number: the trial's number, in Optuna and everywhere else.
+        params: its point, possibly infeasible or a duplicate when a user queued it.
+        is_baseline: speculation off.
+        retry_of: the interrupted trial it repeats.
+        predicted: expected ratio to the baseline.
+    """
+
+    number: int
+    params: Params
+    is_baseline: bool = False
+    retry_of: int | None = None
+    predicted: float | None = None
+
+
+@dataclass(slots=True)
+class OpenStudy:
+    """An open study: Optuna's study, the store, the raw files, who works on it.
+
+    Args:
+        study: Optuna's own object.
+        store: the database, open for writing.
+        results: the raw files of this generation.
+        name: the stored name (`NAME`, or `NAME-2` after `--new`).
+        resumed: False when it was just created.
+        notes: what was repaired or noticed, for people.
+        comparable: measured trials of the generation before, where only the space differs.
+    """
+
+    study: Study
+    store: Store
+    results: ResultsFolder
+    name: str
+    setup: StudySetup
+    resumed: bool
+    notes: tuple[str, ...] = ()
+    comparable: tuple[TrialRecord, ...] = ()
+    owner: Owner = field(default_factory=lambda: current_owner(os.getpid()))
+
+    def records(self) -> list[TrialRecord]:
+        """Every finished trial, in order."""
+        return self.store.trials(self.name)
+
+    # ---- a trial's way in --------------------------------------------------------------------
+    def queue_baseline(self) -> None:
+        """Put a measurement of the baseline at the end of the queue."""
+        self._enqueue({}, {"baseline": True})
+
+    def queue(self, params: Params, *, note: str = "queued") -> None:
+        """Put a point at the end of the queue, unless the study already has it."""
+        self._enqueue(params, {"queued": note}, skip_if_exists=True)
+
+    def _enqueue(
+        self, params: Params, attrs: Mapping[str, Any], *, skip_if_exists: bool = False
+    ) -> None:
+        persist(
+            lambda: self.study.enqueue_trial(
+                dict(params), user_attrs=dict(attrs), skip_if_exists=skip_if_exists
+            ),
+            self.name,
+        )
+
+    def ask(self, ground: Ground, suggester: Suggester) -> Asked | None:
+        """The next trial: the first of the queue, or the suggester's choice; None: nothing left.
+
+        Only one worker asks at a time; what runs elsewhere is not proposed.
+        """
+        with self.store.asking():
+            self.study.sampler = LatticeSampler(ground)
+            while self._is_queue_filled():
+                asked = self._start_queued(ground)
+                if asked is not None:
+                    return asked
+            proposal = self._propose(ground, suggester)
+            return None if proposal is None else self._start_proposed(ground, proposal)
+
+    def _is_queue_filled(self) -> bool:
+        waiting = (TrialState.WAITING,)
+        return bool(self.study.get_trials(deepcopy=False, states=waiting))
+
+    def _propose(self, ground: Ground, suggester: Suggester) -> Proposal | None:
+        names = {point_key(params): args.digest for params, args in ground.survey.servers}
+        busy = busy_digests(self.study, names)
+        n_existing = len(self.study.get_trials(deepcopy=False))
+        situation = situation_of(ground, self.records(), busy, n_existing)
+        return None if situation is None else suggester.propose(situation)
+
+    def _start_proposed(self, ground: Ground, proposal: Proposal) -> Asked:
+        params, args = ground.survey.servers[proposal.index]
+        trial = self._begin()
+        persist(lambda: trial.set_user_attr("digest", args.digest), self.name)
+        self._take_params(ground, trial, params)
+        return Asked(trial.number, params, predicted=proposal.predicted)
+
+    def _start_queued(self, ground: Ground) -> Asked | None:
+        trial = self._begin()
+        frozen = self.study.get_trials(deepcopy=False)[trial.number]
+        attrs = trial.user_attrs
+        if attrs.get("baseline"):
+            return Asked(trial.number, {}, True, attrs.get("retry_of"))
+        queued = frozen.system_attrs.get("fixed_params", {})
+        point = complete_point(ground, queued)
+        if point is None:
+            reason = f"the space has no point like {queued}"
+            self.finish(recovery.unknown_point(trial.number, queued, reason))
+            return None
+        self._take_params(ground, trial, point)
+        return Asked(trial.number, point, False, attrs.get("retry_of"))
+
+    def _begin(self) -> Trial:
+        trial = persist(self.study.ask, self.name)
+        persist(lambda: trial.set_user_attr("owner", self.owner.to_json()), self.name)
+        return trial
+
+    def _take_params(self, ground: Ground, trial: Trial, point: Params) -> None:
+        sampler = self.study.sampler
+        assert isinstance(sampler, LatticeSampler)
+        sampler.offer(point)
+        for name, known in distributions(ground.space).items():
+            if name in point:
+                persist(partial(suggest, trial, name, known), self.name)
+
+    # ---- a trial's way out -------------------------------------------------------------------
+    def finish(self, record: TrialRecord, blocks: Sequence[Block] = ()) -> str:
+        """Keep a finished trial: raw files, our tables, Optuna; returns "" or a note.
+
+        Raises:
+            StoreError: one of the three kept failing; the raw files are there if they could be.
+        """
+        self.results.write_trial(record, blocks)
+        self.store.save_trial(self.name, record, blocks)
+        return tell_record(self.study, record.number, record, self._curve(record))
+
+    def interrupt(self, asked: Asked, reason: str = "interrupted by the user") -> TrialRecord:
+        """End a running trial as interrupted and queue its point once more."""
+        record = recovery.interrupted_record(asked.number, asked.params, reason)
+        self.finish(record)
+        recovery.requeue(self.study, asked.number)
+        return record
+
+    def _curve(self, record: TrialRecord) -> list[float]:
+        values = self._block_values(record)
+        if record.state == "baseline":
+            return running_estimate(values, values, record.value)
+        baseline = next((r for r in self.records() if r.state == "baseline"), None)
+        if baseline is None:
+            return []
+        return running_estimate(values, self._block_values(baseline), baseline.value)
+
+    def _block_values(self, record: TrialRecord) -> list[float]:
+        for point in record.load_points:
+            if point.load == self.setup.load:
+                return point.per_block.get(self.setup.metric, [])
+        return []
+
+    # ---- confirmation ------------------------------------------------------------------------
+    def launches(self) -> list[ConfirmationLaunch]:
+        """Every stored launch of the confirmation, oldest first."""
+        return self.store.confirmations(self.name)
+
+    def keep_launch(self, launch: ConfirmationLaunch, blocks: Sequence[Block] = ()) -> None:
+        """Make a confirmation launch and its raw blocks durable."""
+        self.results.write_confirmation(launch, blocks)
+        self.store.save_confirmation(self.name, launch, blocks)
+
+    def launch_blocks(self, order: int) -> list[Block]:
+        """The raw blocks of a stored confirmation launch."""
+        return self.results.read_confirm_blocks(order) or self.store.confirm_blocks(
+            self.name, order
+        )
+
+    def launch_folder(self, order: int) -> Path:
+        """Where a confirmation launch's raw files go."""
+        return self.results.confirm_folder(order)
+
+    def trial_blocks(self, number: int) -> list[Block]:
+        """The raw blocks of a trial; from the database where this machine has no files."""
+        return self.results.read_blocks(number) or self.store.blocks(self.name, number)
+
+    def keep_recommendation(self, record: RecommendationRecord) -> None:
+        """Store the end of a confirmation."""
+        self.store.save_recommendation(self.name, record)
