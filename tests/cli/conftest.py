@@ -204,3 +204,9 @@ def keep_baseline() -> RecommendationRecord:
         objective="maximize output_tokens_per_s",
         load="c1",
     )
+
+
+@pytest.fixture
+def document() -> dict[str, object]:
+    """What a study's row holds about how it was made."""
+    return {"fields": {"objective": "maximize output_tokens_per_s", "objective.at": "c1"}}

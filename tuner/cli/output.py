@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
@@ -24,6 +25,11 @@ def say_json(document: Mapping[str, Any]) -> None:
     """The one JSON document of a `--json` call; NaN and infinity become null."""
     text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
     _write(sys.stdout, [text])
+
+
+def width() -> int | None:
+    """Columns of the terminal that shows results; None when they go to a file or pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def finite(value: Any) -> Any:

@@ -1,0 +1,173 @@
+"""The command itself: help at once, errors as exit codes, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tuner import __version__
+from tuner.cli.app import ORDER, build_app
+from tuner.cli.output import error_lines, finite
+from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
+from tuner.store.database import StudyMeta, open_store
+from tuner.store.place import note_place, place_of
+from tuner.store.record import RecommendationRecord, TrialRecord
+
+HEAVY = (
+    "optuna", "pydantic", "sqlalchemy", "numpy", "yaml", "httpx", "psutil", "rich",
+    "optuna_dashboard",
+)  # fmt: skip
+
+
+@pytest.fixture
+def stored(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trials: list[TrialRecord],
+    recommendation: RecommendationRecord,
+    document: dict[str, Any],
+) -> str:
+    """The name of a finished study under results/ of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    place = place_of("kimi", None)
+    with open_store(place.url, create=True) as store:
+        store.save_study_meta(StudyMeta("kimi", "kimi", 1, "2026-11-02T09:00:00Z", document))
+        for trial in trials:
+            store.save_trial("kimi", trial)
+        store.save_recommendation("kimi", recommendation)
+    note_place(place)
+    return "kimi"
+
+
+def tuner(*arguments: str) -> Any:
+    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from tuner.cli.app import build_app\n"
+        "try:\n    build_app()(['--help'], prog_name='tuner')\n"
+        "except SystemExit as error:\n    assert error.code == 0\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "Usage: tuner" in done.stdout
+    loaded = set(done.stderr.replace("'", "").strip("[]\n").split(", "))
+    assert loaded.isdisjoint(HEAVY)
+    assert len(loaded) < 200
+
+
+def test_python_dash_m_and_the_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, f"tuner {__version__}\n")
+
+
+def test_commands_come_in_the_order_of_a_studys_life() -> None:
+    command = typer.main.get_command(build_app())
+    names = command.list_commands(None)  # type: ignore[attr-defined]
+    assert names == [name for name in ORDER if name in names]
+
+
+def test_every_command_has_an_example() -> None:
+    app = build_app()
+    for info in app.registered_commands:
+        assert info.callback is not None
+        assert "Example: tuner " in (info.callback.__doc__ or ""), info.callback.__name__
+
+
+def test_a_wrong_option_is_a_usage_error() -> None:
+    found = tuner("show", "--nonsense")
+    assert found.exit_code == 2
+    assert "--nonsense" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (HostError("the disk is full.", "Free 3 GB."), 3),
+        (StudyMismatch("kimi", [], "Use another name."), 4),
+        (Interrupted("interrupted.", "Continue with `tuner run kimi`."), 130),
+    ],
+)
+def test_errors_become_exit_codes(error: TunerError, code: int) -> None:
+    app = build_app()
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    found = CliRunner().invoke(app, ["fail"])
+    assert found.exit_code == code
+    assert found.stdout == ""
+    assert found.stderr == f"{error.message}\n  {error.hint}\n"
+
+
+def test_control_c_is_130() -> None:
+    app = build_app()
+
+    @app.command()
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    assert CliRunner().invoke(app, ["fail"]).exit_code == 130
+
+
+def test_every_problem_of_a_file_is_printed() -> None:
+    problems = [
+        Problem("bad.yaml", 14, 9, "space.parameters.k", "must be distinct, got [1, 1].", "Fix."),
+        Problem("bad.yaml", 20, 1, "", "must be a mapping, got a list."),
+    ]
+    assert error_lines(ConfigError(problems)) == [
+        "bad.yaml:14:9: space.parameters.k: must be distinct, got [1, 1].",
+        "  Fix.",
+        "bad.yaml:20:1: must be a mapping, got a list.",
+        "2 errors, nothing was launched.",
+    ]
+
+
+def test_json_never_holds_nan() -> None:
+    nested = {"a": float("nan"), "b": [1.5, float("inf")], "c": (True, None)}
+    assert finite(nested) == {"a": None, "b": [1.5, None], "c": [True, None]}
+
+
+def test_show_by_name(stored: str) -> None:
+    found = tuner("show", stored)
+    assert found.exit_code == 0
+    assert found.stderr == ""
+    lines = found.stdout.splitlines()
+    assert lines[0] == "kimi: maximize output_tokens_per_s at c1"
+    assert "Recommended: trial 5, 1.38x baseline [1.36, 1.40]." in lines
+
+
+def test_show_json_is_one_document(stored: str) -> None:
+    found = tuner("show", stored, "--json")
+    assert len(json.loads(found.stdout)["trials"]) == 7
+    only = json.loads(tuner("show", stored, "3", "--json").stdout)
+    assert only["trials"][0]["failure"] == "out_of_memory"
+
+
+def test_compare_by_name(stored: str) -> None:
+    assert "Trial 5 is better" in tuner("compare", stored, "5", "0").stdout
+    found = json.loads(tuner("compare", stored, "5", "0", "--json").stdout)
+    assert found["verdict"] == "better"
+
+
+def test_a_misspelt_study_creates_nothing(stored: str, tmp_path: Path) -> None:
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    found = tuner("show", "kimy")
+    assert found.exit_code == 2
+    assert "Did you mean kimi?" in found.stderr
+    assert tuner("show", "kimi.yaml").exit_code == 2
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before

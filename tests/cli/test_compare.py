@@ -1,0 +1,92 @@
+"""Two trials side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tuner.cli.compare import compare_trials, comparison_document, comparison_lines
+from tuner.cli.stored import StoredStudy
+from tuner.errors import UsageError
+from tuner.store.record import ConfirmationLaunch, TrialRecord
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.fixture
+def study(trials: list[TrialRecord], document: dict[str, Any]) -> StoredStudy:
+    return StoredStudy("kimi-k2.5", trials, None, [], document)
+
+
+def launch(
+    round_: int, trial: int, values: list[float], failure: str | None = None
+) -> ConfirmationLaunch:
+    return ConfirmationLaunch(
+        round=round_,
+        order=round_ * 2 + trial,
+        trial=trial,
+        digest=f"{trial:016x}",
+        value=sum(values) / len(values),
+        per_block=values,
+        failure=failure,
+    )
+
+
+def test_blocks_of_one_launch_each(study: StoredStudy, golden: Golden) -> None:
+    found = compare_trials(study, 5, 0)
+    assert found.verdict == "better"
+    assert found.basis == "blocks"
+    assert found.pairs == 3
+    assert found.ratio == pytest.approx(2661 / 1912, rel=0.005)
+    assert found.low < found.ratio < found.high
+    golden("compare-blocks", "\n".join(comparison_lines(study, found)) + "\n")
+
+
+def test_the_order_decides_the_direction(study: StoredStudy) -> None:
+    found = compare_trials(study, 0, 5)
+    assert found.verdict == "worse"
+    assert found.ratio == pytest.approx(1912 / 2661, rel=0.005)
+
+
+def test_smaller_is_better_when_the_objective_is_minimised(
+    trials: list[TrialRecord],
+) -> None:
+    document = {"fields": {"objective": "minimize output_tokens_per_s", "objective.at": "c1"}}
+    found = compare_trials(StoredStudy("s", trials, None, [], document), 0, 5)
+    assert found.verdict == "better"
+
+
+def test_confirmation_rounds_count_more_than_blocks(study: StoredStudy, golden: Golden) -> None:
+    for round_, factor in enumerate((1.00, 1.02, 0.99, 1.01), start=1):
+        study.confirmations.append(launch(round_, 0, [100.0 * factor, 110.0 * factor]))
+        study.confirmations.append(launch(round_, 5, [101.0, 109.0]))
+    study.confirmations.append(launch(5, 5, [900.0, 900.0], failure="died"))
+    found = compare_trials(study, 5, 0)
+    assert found.basis == "launches"
+    assert found.pairs == 4
+    assert found.verdict == "no difference found"
+    golden("compare-rounds", "\n".join(comparison_lines(study, found)) + "\n")
+
+
+def test_rounds_of_different_campaigns_are_not_paired(study: StoredStudy) -> None:
+    for round_ in (1, 2):
+        study.confirmations.append(
+            launch(round_, 0, [100.0, 110.0]).model_copy(update={"campaign": "first"})
+        )
+        study.confirmations.append(
+            launch(round_, 5, [130.0, 140.0]).model_copy(update={"campaign": "second"})
+        )
+    assert compare_trials(study, 5, 0).basis == "blocks"
+
+
+def test_the_document(study: StoredStudy) -> None:
+    document = comparison_document(study, compare_trials(study, 5, 1))
+    assert document["verdict"] == "better"
+    assert {"ratio", "low", "high", "a", "b", "metric", "load", "basis"} <= set(document)
+
+
+def test_trials_without_common_blocks_are_refused(study: StoredStudy) -> None:
+    with pytest.raises(UsageError, match="must share at least two measured blocks, got 0"):
+        compare_trials(study, 3, 0)

@@ -1,0 +1,81 @@
+"""Owns the command `tuner`: its groups, their order, and how errors become exit codes.
+
+A group is a module of this package with `register(app)`; it imports nothing heavy at its top,
+so that `tuner --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tuner import __version__
+from tuner.cli import results
+from tuner.cli.output import error_lines, narrate, say
+from tuner.errors import TunerError
+
+ORDER = (
+    "init", "check", "run", "confirm", "show", "compare", "explain", "export", "verify",
+    "dashboard", "report", "doctor", "draft", "probe", "worker", "record", "schema",
+)  # fmt: skip
+"""The order of `tuner --help`: that of a study's life."""
+
+GROUPS = (results,)
+
+
+class Commands(TyperGroup):
+    """The root group: lists commands in the order of a study's life, maps errors to exits."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in ORDER, then whatever is not in it."""
+        known = [name for name in ORDER if name in self.commands]
+        return known + [name for name in super().list_commands(ctx) if name not in ORDER]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an expected error is printed and becomes its exit code."""
+        try:
+            return super().invoke(ctx)
+        except TunerError as error:
+            narrate(*error_lines(error))
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt:
+            narrate("Interrupted.")
+            raise typer.Exit(130) from None
+
+
+def build_app() -> typer.Typer:
+    """The whole command line."""
+    app = typer.Typer(
+        cls=Commands,
+        name="tuner",
+        help="Find, prove and export the fastest speculative-decoding settings of an LLM server.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for group in GROUPS:
+        group.register(app)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"tuner {__version__}")
+        raise typer.Exit()
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    """Find, prove and export the fastest speculative-decoding settings of an LLM server."""
+
+
+def main() -> None:
+    """Entry point of the `tuner` command."""
+    build_app()(prog_name="tuner")

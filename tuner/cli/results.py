@@ -1,0 +1,60 @@
+"""Owns the commands that read a stored study: show, compare."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JSON, STUDY
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command()(show)
+    app.command()(compare)
+
+
+def show(
+    study: STUDY,
+    trial: Annotated[int | None, typer.Argument(help="One trial in full.")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Show a study's trials and recommendation, or one trial in full.
+
+    Example: tuner show quickstart 5
+    """
+    from tuner.cli.output import say, say_json, width
+    from tuner.cli.show import study_document, study_lines, trial_lines
+    from tuner.cli.stored import read_study
+
+    found = read_study(study)
+    record = None if trial is None else found.trial(trial)
+    if as_json:
+        say_json(study_document(found, record))
+    elif record is None:
+        say(*study_lines(found, width()))
+    else:
+        say(*trial_lines(found, record, width()))
+
+
+def compare(
+    study: STUDY,
+    a: Annotated[int, typer.Argument(help="A trial; 0 is the baseline.")],
+    b: Annotated[int, typer.Argument(help="The trial it is compared with.")],
+    as_json: JSON = False,
+) -> None:
+    """Compare two trials: their ratio with an interval, or no difference found.
+
+    Example: tuner compare quickstart 5 0
+    """
+    from tuner.cli.compare import compare_trials, comparison_document, comparison_lines
+    from tuner.cli.output import say, say_json
+    from tuner.cli.stored import read_study
+
+    found = read_study(study)
+    comparison = compare_trials(found, a, b)
+    if as_json:
+        say_json(comparison_document(found, comparison))
+    else:
+        say(*comparison_lines(found, comparison))

@@ -1,0 +1,100 @@
+"""Owns what STUDY on a command line means, and the stored study that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tuner.config.loader import LoadedStudy, load_study
+from tuner.errors import UsageError
+from tuner.store.database import open_store
+from tuner.store.place import StudyPlace, find_place, place_of
+from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStudy:
+    """Everything the database holds about the newest generation of a study."""
+
+    name: str
+    trials: list[TrialRecord]
+    recommendation: RecommendationRecord | None = None
+    confirmations: list[ConfirmationLaunch] = field(default_factory=list)
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> str:
+        """The metric that is optimised."""
+        return self._objective()[1]
+
+    @property
+    def direction(self) -> str:
+        """`maximize` or `minimize`."""
+        return self._objective()[0]
+
+    @property
+    def load(self) -> str:
+        """Label of the load point at which the objective is read."""
+        return str(self.document.get("fields", {}).get("objective.at", ""))
+
+    @property
+    def title(self) -> str:
+        """`NAME: maximize output_tokens_per_s at c1`."""
+        where = f" at {self.load}" if self.load else ""
+        return f"{self.name}: {self.direction} {self.metric}{where}"
+
+    @property
+    def baseline(self) -> TrialRecord | None:
+        """Trial 0, once it is measured."""
+        return next((trial for trial in self.trials if trial.state == "baseline"), None)
+
+    def trial(self, number: int) -> TrialRecord:
+        """One trial; raises UsageError naming those there are."""
+        for trial in self.trials:
+            if trial.number == number:
+                return trial
+        last = f"0 to {self.trials[-1].number}" if self.trials else "none"
+        raise UsageError(
+            f"study {self.name}: must have a trial {number}, got {last}.",
+            f"List them with `tuner show {self.name}`.",
+        )
+
+    def _objective(self) -> tuple[str, str]:
+        text = str(self.document.get("fields", {}).get("objective", ""))
+        direction, _, metric = text.partition(" ")
+        return direction or "maximize", metric or "output_tokens_per_s"
+
+
+def find_study(study: str) -> tuple[StudyPlace, LoadedStudy | None]:
+    """Where a study lives: STUDY is a study file, or the name of one under results/.
+
+    Raises:
+        ConfigError: it is a file with mistakes.
+        UsageError: it is neither.
+    """
+    path = Path(study)
+    if path.is_file():
+        loaded = load_study(path)
+        return place_of(loaded.config.name, loaded.config.storage), loaded
+    if path.suffix in (".yaml", ".yml"):
+        raise UsageError(
+            f"{study}: must be a study file, got nothing at {path.absolute()}.",
+            "Check the path, or write a study with `tuner init`.",
+        )
+    return find_place(study), None
+
+
+def read_study(study: str) -> StoredStudy:
+    """The stored study that STUDY names; reading never creates anything."""
+    place, _ = find_study(study)
+    with open_store(place.url, create=False) as store:
+        meta = store.newest(place.name)
+        return StoredStudy(
+            name=meta.name,
+            trials=store.trials(meta.name),
+            recommendation=store.recommendation(meta.name),
+            confirmations=store.confirmations(meta.name),
+            document=meta.document,
+        )
