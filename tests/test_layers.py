@@ -17,7 +17,8 @@ LAYERS = {
     "engines": 3, "drafts": 3,
     "store": 4,
     "search": 5, "export": 5, "insight": 5,
-    "api": 6, "cli": 6, "__main__": 6,
+    "api": 6, "cli": 6,
+    "__main__": 7,
 }  # fmt: skip
 
 ONLY_IN = {
