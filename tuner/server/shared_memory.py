@@ -1,0 +1,77 @@
+"""Owns what a stopped server may leave in /dev/shm, and which of it may be removed.
+
+A segment is removed only when all of this holds: it did not exist before the launch; it belongs
+to our user; no living process that may be inspected holds it; and it was either held by one of
+the server's processes or carries a name that inference servers give to theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tuner.server import procfs
+
+SHM = Path("/dev/shm")
+KNOWN_PREFIXES = ("sglang_", "psm_", "nccl-", "vllm", "sem.mp-", "torch_", "tuner-fake-")
+
+
+def segments(folder: Path = SHM) -> frozenset[str]:
+    """Names of all segments that exist now."""
+    try:
+        return frozenset(path.name for path in folder.iterdir())
+    except OSError:
+        return frozenset()
+
+
+def held_by(pids: Iterable[int], folder: Path = SHM) -> frozenset[str]:
+    """Names of the segments these processes have open or mapped."""
+    return frozenset(name for pid in pids for name in _held_names(pid, f"{folder}/"))
+
+
+def remove_leftovers(
+    before: frozenset[str],
+    held: frozenset[str],
+    prefixes: tuple[str, ...] = KNOWN_PREFIXES,
+    folder: Path = SHM,
+) -> list[str]:
+    """Remove the segments a stopped server has left behind; their names.
+
+    Args:
+        before: names that existed before the launch; never touched.
+        held: names that processes of the server held while it ran.
+        prefixes: names of new segments that may go although nobody was seen holding them.
+        folder: where the segments are.
+    """
+    fresh = segments(folder) - before
+    candidates = {n for n in fresh if n in held or n.startswith(prefixes)}
+    candidates = {name for name in candidates if _is_our_file(folder / name)}
+    if candidates:
+        candidates -= held_by((s.id.pid for s in procfs.all_processes()), folder)
+    for name in candidates:
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+    return sorted(candidates)
+
+
+def _held_names(pid: int, prefix: str) -> Iterator[str]:
+    for target in procfs.open_files(pid):
+        if target.startswith(prefix):
+            yield target.removeprefix(prefix)
+    with contextlib.suppress(OSError):
+        maps = procfs.PROC / str(pid) / "maps"
+        for line in maps.read_text(errors="replace").splitlines():
+            _, found, name = line.partition(prefix)
+            if found:
+                yield name
+
+
+def _is_our_file(path: Path) -> bool:
+    try:
+        info = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid()
