@@ -71,14 +71,17 @@ class LaunchRecord:
     start_ticks: int = 0
     supervisor_pid: int = 0
     supervisor_start_ticks: int = 0
-    argv: tuple[str, ...] = ()
+    program: str = ""
     stopped: bool = False
 
     @classmethod
-    def new(cls, label: str, port: int, argv: tuple[str, ...]) -> LaunchRecord:
-        """A record of a launch about to happen, with a fresh marker `label:token`."""
+    def new(cls, label: str, port: int, program: str) -> LaunchRecord:
+        """A record of a launch about to happen, with a fresh marker `label:token`.
+
+        Only the program is kept of the command: arguments may hold secrets.
+        """
         marker = f"{label or 'server'}:{secrets.token_hex(8)}"
-        return cls(marker=marker, port=port, owner=Owner.me(), argv=argv)
+        return cls(marker=marker, port=port, owner=Owner.me(), program=program)
 
     @property
     def env(self) -> dict[str, str]:
@@ -114,6 +117,6 @@ def read_record(path: Path) -> LaunchRecord | None:
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         owner = Owner(**data.pop("owner"))
-        return LaunchRecord(owner=owner, argv=tuple(data.pop("argv")), **data)
+        return LaunchRecord(owner=owner, **data)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

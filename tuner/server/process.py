@@ -102,7 +102,7 @@ class ServerProcess:
             TrialFailure: LAUNCH_CRASH when the program cannot be executed.
             HostError: no process can be started on this machine.
         """
-        record = LaunchRecord.new(label, port, command.argv)
+        record = LaunchRecord.new(label, port, command.argv[0])
         log_path.parent.mkdir(parents=True, exist_ok=True)
         shared_before = shared_memory.segments()
         ours, theirs = socket.socketpair()

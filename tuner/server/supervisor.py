@@ -210,26 +210,19 @@ def _become_server(request: dict[str, Any], log_end: int, report: int) -> None:
             os.chdir(request["cwd"])
         argv = request["argv"]
         os.execvpe(argv[0], argv, request["env"])
-    except OSError as error:
-        os.write(
-            report, f"{error.strerror or error}: {error.filename or argv_0(request)}".encode()
-        )
+    except (OSError, ValueError) as error:
+        os.write(report, str(error).encode())
     os._exit(127)
-
-
-def argv_0(request: dict[str, Any]) -> str:
-    """The program a request names."""
-    return str(request["argv"][0])
 
 
 def _descendants(root: int) -> list[int]:
     """Pids below `root`, read from /proc; they cannot be reused while the reaper sits here."""
     parents: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                tail = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2]
-                parents.setdefault(int(tail.split()[1]), []).append(int(name))
+                tail = (entry / "stat").read_text(errors="replace").rpartition(")")[2]
+                parents.setdefault(int(tail.split()[1]), []).append(int(entry.name))
     found: list[int] = []
     frontier = [root]
     while frontier:
