@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -175,8 +174,10 @@ class ServerProcess:
         return read_tail(self.log_path, max_bytes)
 
     def _read_events(self) -> None:
-        while self._returncode is None and select.select([self._control], [], [], 0)[0]:
+        while self._returncode is None:
             data = _receive(self._control)
+            if data is None:
+                return
             if not data:  # the supervisor is gone, and has taken the server with it
                 self._returncode = -signal.SIGKILL
                 return
@@ -293,8 +294,11 @@ def _handshake(control: socket.socket, request: Mapping[str, Any]) -> int:
     return int(message["started"])
 
 
-def _receive(control: socket.socket) -> bytes:
+def _receive(control: socket.socket) -> bytes | None:
+    """What has arrived; None when nothing has, b"" when nothing will."""
     try:
         return control.recv(4096)
+    except BlockingIOError:
+        return None
     except OSError:  # reset: the supervisor was killed
         return b""

@@ -1,0 +1,91 @@
+"""Owns what the fake server does to the machine: workers, detached children, leaks, traps."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tuner.server.fake.behaviour import Behaviour
+
+_SLEEPER = "import time; time.sleep(600)"
+_STUBBORN = (
+    "import os, signal, time; os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " time.sleep(600)"
+)
+
+
+def start_worker(behaviour: Behaviour) -> Callable[[], None]:
+    """Start a worker with its own environment; returns what ends it."""
+    env = dict(os.environ)
+    for name, value in behaviour.worker_env.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    worker = _spawn(_SLEEPER, env)
+
+    def end() -> None:
+        worker.kill()
+        worker.wait()
+
+    return end
+
+
+def start_surviving_child() -> None:
+    """A child in a session of its own that ignores SIGTERM."""
+    _spawn(_STUBBORN, dict(os.environ))
+
+
+def hold_port_detached(listener: socket.socket) -> None:
+    """Fork twice into a new session; the grandchild keeps the listening socket open."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while listener.fileno() >= 0:
+        time.sleep(60)
+    os._exit(0)
+
+
+def leak_shared_memory(size: int) -> Path:
+    """Create a segment of this size; whoever ends politely removes it."""
+    path = Path(f"/dev/shm/tuner-fake-{os.getpid()}")
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def count_launch(folder: str) -> int:
+    """How many launches this folder has seen, this one included."""
+    path = Path(folder, "launches")
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        count = int(file.read() or 0) + 1
+        file.seek(0)
+        file.truncate()
+        file.write(str(count))
+    return count
+
+
+def remove(path: Path | None) -> None:
+    """Remove a segment, if there is one."""
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _spawn(program: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-S", "-c", program], env=env)

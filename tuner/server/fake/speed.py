@@ -1,0 +1,74 @@
+"""Owns how fast the fake server is: a stated formula of its speculative settings and its load.
+
+With k draft steps, top-k t, d draft tokens (d = k + 1 for t = 1) and c running requests:
+
+    a_i  = 1 - (1 - acceptance_i) ** sqrt(t)            position i is accepted after i-1 was
+    a_i *= min(1, (d - 1) / (k * t)) ** 0.25            a narrow tree misses some candidates
+    L    = 1 + a_1 + a_1 a_2 + … + a_1 … a_k            mean tokens per step
+    T    = step_ms * (1 + draft_cost * k
+                        + verify_cost * (d - 1) * (1 + verify_load * (c - 1)))
+                   * (1 + concurrency_slope * (c - 1))
+    tokens/s of one request = L / T
+
+Without speculation k = 0, L = 1 and T = step_ms * (1 + concurrency_slope * (c - 1)).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tuner.server.fake.behaviour import Behaviour
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """The server's own speculative flags; `steps` 0 is off."""
+
+    steps: int = 0
+    topk: int = 1
+    draft_tokens: int = 0
+
+    @property
+    def verified(self) -> int:
+        """Draft tokens verified per step."""
+        if self.steps == 0:
+            return 0
+        return self.steps if self.topk == 1 else max(1, self.draft_tokens - 1)
+
+
+def position_chances(behaviour: Behaviour, speculation: Speculation) -> tuple[float, ...]:
+    """Chance that position 1 … k is accepted, given the positions before it were."""
+    curve = behaviour.acceptance or (0.0,)
+    width = speculation.steps * speculation.topk
+    coverage = min(1.0, speculation.verified / width) ** 0.25 if width else 1.0
+    chances = []
+    for position in range(speculation.steps):
+        chance = curve[min(position, len(curve) - 1)]
+        chances.append((1 - (1 - chance) ** speculation.topk**0.5) * coverage)
+    return tuple(chances)
+
+
+def mean_length(chances: tuple[float, ...]) -> float:
+    """Mean tokens per step, the bonus token counted."""
+    length, reached = 1.0, 1.0
+    for chance in chances:
+        reached *= chance
+        length += reached
+    return length
+
+
+def step_seconds(behaviour: Behaviour, speculation: Speculation, running: int) -> float:
+    """Seconds of one step while so many requests run."""
+    others = max(0, running - 1)
+    verify = behaviour.verify_cost * speculation.verified * (1 + behaviour.verify_load * others)
+    shape = 1 + behaviour.draft_cost * speculation.steps + verify
+    return behaviour.step_ms / 1000 * shape * (1 + behaviour.concurrency_slope * others)
+
+
+def launch_factor(behaviour: Behaviour) -> float:
+    """Slowness of this launch: 1 without drift."""
+    if not behaviour.launch_drift:
+        return 1.0
+    source = random.Random(behaviour.launch_seed)  # None: different at every launch
+    return float(max(0.2, source.gauss(1.0, behaviour.launch_drift)))

@@ -1,0 +1,275 @@
+"""Owns when a launched server is ready, and why it never will be.
+
+Ready means all of: the process lives, the port is listened on by its own processes and nobody
+else, health answers 200, the expected model is served, one real generation returns text. Health
+alone is not believed: servers answer 200 before they can generate, and strangers answer 200 on a
+port they hold. Knows no engine: what to request comes as a `ReadyProbe`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+
+from tuner.errors import FailureKind, TrialFailure
+from tuner.server import ports
+from tuner.server.command import ReadyProbe
+from tuner.server.exits import describe_exit, last_telling_line, names_address_in_use
+from tuner.server.process import ServerProcess
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.5
+_WATCH_S = 0.02
+_LEAST_PATIENCE_S = 5.0
+"""A health answer that takes a second or two is slow, not absent."""
+
+
+class FailureLike(Protocol):
+    """What an engine says about an exit (engines.base.Failure)."""
+
+    @property
+    def kind(self) -> FailureKind: ...  # noqa: D102
+
+    @property
+    def reason(self) -> str: ...  # noqa: D102
+
+    @property
+    def hint(self) -> str: ...  # noqa: D102
+
+    @property
+    def is_draft_fault(self) -> bool: ...  # noqa: D102
+
+
+Classify = Callable[[int | None, str], FailureLike]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyReport:
+    """Seconds from launch to ready, and the name of the served model ("" when not asked)."""
+
+    seconds: float
+    identity: str
+
+
+def wait_ready(
+    process: ServerProcess,
+    probe: ReadyProbe,
+    *,
+    timeout_s: float,
+    hard_cap_s: float,
+    classify: Classify,
+) -> ReadyReport:
+    """Wait until the server is ready.
+
+    Args:
+        process: the launched server.
+        probe: what to ask it.
+        timeout_s: patience without progress; a new log line that our own probing did not cause
+            starts it again.
+        hard_cap_s: patience from launch, progress or not.
+        classify: says why a server exited, from its code and the end of its log.
+
+    Raises:
+        TrialFailure: the exit as classified; PORT_IN_USE for an address taken; NOT_READY for
+            patience that ran out or another model than expected.
+    """
+    return asyncio.run(_Waiter(process, probe, timeout_s, hard_cap_s, classify).wait())
+
+
+def exit_failure(process: ServerProcess, classify: Classify) -> TrialFailure | None:
+    """Why the server's process is gone, as a failure; None while it runs."""
+    code = process.poll()
+    if code is None:
+        return None
+    log = process.log_tail()
+    failure = classify(code, log)
+    if names_address_in_use(log):
+        return TrialFailure(
+            FailureKind.PORT_IN_USE,
+            failure.reason or last_telling_line(log),
+            hint="Nothing to do: the same server is launched again with another port.",
+        )
+    reason = failure.reason or describe_exit(code)
+    return TrialFailure(
+        failure.kind, reason, hint=failure.hint, is_draft_fault=failure.is_draft_fault
+    )
+
+
+class _NotYet(Exception):
+    """One probe did not pass; the text says which and how."""
+
+
+class _Waiter:
+    def __init__(
+        self,
+        process: ServerProcess,
+        probe: ReadyProbe,
+        timeout_s: float,
+        hard_cap_s: float,
+        classify: Classify,
+    ) -> None:
+        self._process = process
+        self._probe = probe
+        self._timeout_s = timeout_s
+        self._hard_cap_s = hard_cap_s
+        self._classify = classify
+        self._state = "nothing listens on its port"
+        self._progress = _LogProgress(process, probe)
+
+    async def wait(self) -> ReadyReport:
+        patience = max(_LEAST_PATIENCE_S, self._probe.request_timeout_s)
+        # trust_env=False: a proxy variable must not put a stranger between us and the server.
+        async with httpx.AsyncClient(
+            base_url=self._process.base_url, timeout=patience, trust_env=False
+        ) as client:
+            asking = asyncio.create_task(self._ask_until_ready(client))
+            try:
+                while not asking.done():
+                    self._require_alive()
+                    self._require_patience()
+                    await asyncio.wait({asking}, timeout=_WATCH_S)
+                identity = asking.result()
+            finally:
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+        self._require_alive()
+        return ReadyReport(time.monotonic() - self._process.started_monotonic, identity)
+
+    # ---- what ends the wait ----------------------------------------------------------------
+    def _require_alive(self) -> None:
+        failure = exit_failure(self._process, self._classify)
+        if failure is not None:
+            raise failure
+
+    def _require_patience(self) -> None:
+        waited = time.monotonic() - self._process.started_monotonic
+        silent = self._progress.silent_s()
+        if waited > self._hard_cap_s:
+            raise self._not_ready(f"not ready {self._hard_cap_s:g} s after launch")
+        if silent > self._timeout_s:
+            raise self._not_ready(f"not ready, and no log line for {self._timeout_s:g} s")
+
+    def _not_ready(self, what: str) -> TrialFailure:
+        last = last_telling_line(self._process.log_tail())
+        return TrialFailure(
+            FailureKind.NOT_READY,
+            f"{what}: {self._state}" + (f"; last log line: {last}" if last else ""),
+            hint="Read the server log; set engine.launch_timeout higher if it was still loading.",
+        )
+
+    # ---- asking ----------------------------------------------------------------------------
+    async def _ask_until_ready(self, client: httpx.AsyncClient) -> str:
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._ask(client)
+            except _NotYet as error:
+                self._state = str(error)
+            except httpx.HTTPError as error:
+                self._state = f"{error.request.url.path}: {type(error).__name__} {error}".strip()
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE_S, pause * 1.2)
+
+    async def _ask(self, client: httpx.AsyncClient) -> str:
+        self._require_own_port()
+        await self._get(client, self._probe.health_path)
+        identity = await self._require_identity(client)
+        generation = self._probe.generation
+        answer = await client.post(generation.path, json=generation.body)
+        _require_200(answer)
+        if not _has_text(generation.has_text, _decode(answer)):
+            raise _NotYet(f"{generation.path} answered without generated text")
+        self._require_own_port()
+        return identity
+
+    def _require_own_port(self) -> None:
+        port = self._process.port
+        if not ports.listening_inodes(port):
+            raise _NotYet("nothing listens on its port")
+        ours = [stat.id.pid for stat in self._process.members()]
+        if ports.foreign_listeners(port, ours) and self._process.poll() is None:
+            owners = sorted(ports.owner_pids(port) - set(ours))
+            who = f"process {owners[0]}" if owners else "a process that may not be inspected"
+            raise TrialFailure(
+                FailureKind.PORT_IN_USE,
+                f"port {port} is listened on by {who}, not by the launched server",
+                hint="Nothing to do: the same server is launched again with another port.",
+            )
+
+    async def _require_identity(self, client: httpx.AsyncClient) -> str:
+        probe = self._probe
+        if probe.identity_path is None or probe.identity is None:
+            return ""
+        name = probe.identity((await self._get(client, probe.identity_path)).text)
+        if name is None:
+            raise _NotYet(f"{probe.identity_path} names no model")
+        if probe.expected_identity and name not in probe.expected_identity:
+            expected = " or ".join(probe.expected_identity)
+            raise TrialFailure(
+                FailureKind.NOT_READY,
+                f"{probe.identity_path}: the served model must be {expected}, got {name}",
+                hint="Make engine.model and the served model name in engine.args agree.",
+            )
+        return name
+
+    async def _get(self, client: httpx.AsyncClient, path: str) -> httpx.Response:
+        answer = await client.get(path)
+        _require_200(answer)
+        return answer
+
+
+def _require_200(answer: httpx.Response) -> None:
+    if answer.status_code != 200:
+        raise _NotYet(f"{answer.request.url.path} answered {answer.status_code}")
+
+
+def _decode(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise _NotYet(f"{answer.request.url.path} answered no JSON") from error
+
+
+def _has_text(judge: Callable[[Any], bool], body: Any) -> bool:
+    try:
+        return judge(body)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+        return False  # JSON of another shape, such as {"detail": "Not Found"}
+
+
+class _LogProgress:
+    """Seconds since the log last grew by something else than the record of our own probing."""
+
+    def __init__(self, process: ServerProcess, probe: ReadyProbe) -> None:
+        self._process = process
+        paths = (probe.health_path, probe.identity_path, probe.generation.path)
+        self._ours = tuple(path for path in paths if path)
+        self._stamp: tuple[int, int] | None = None
+        self._seen = ""
+        self._since = process.started_monotonic
+
+    def silent_s(self) -> float:
+        """Seconds of silence."""
+        now = time.monotonic()
+        stamp = self._read_stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            lines = reversed(self._process.log_tail(8192).splitlines())
+            is_new = (x for x in lines if x and not any(path in x for path in self._ours))
+            last = next(is_new, self._seen)
+            if last != self._seen:
+                self._seen, self._since = last, now
+        return now - self._since
+
+    def _read_stamp(self) -> tuple[int, int] | None:
+        try:
+            info = self._process.log_path.stat()
+        except OSError:
+            return None
+        return info.st_size, info.st_mtime_ns
