@@ -1,0 +1,83 @@
+"""Owns `tuner init`: where the starter study and its prompts go; nothing is overwritten."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.cli.starter import ENGINES, Starter, default_starter, render_study, scalar
+from tuner.errors import StoreError, UsageError
+
+STUDY = "study.yaml"
+PROMPTS = "prompts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user said on the command line; empty where nothing was said."""
+
+    folder: Path
+    engine: str = ""
+    model: str = ""
+    draft: str = ""
+    prompts: str = ""
+    tp: int = 0
+    name: str = ""
+    command: str = ""
+    force: bool = False
+
+
+def write_starter(wish: Wish) -> list[Path]:
+    """Write study.yaml and, unless prompts were named, prompts.jsonl; the paths written.
+
+    Raises:
+        UsageError: an unknown engine, a file in the way, a command line that is no server's.
+    """
+    starter = _starter(wish)
+    files = {STUDY: render_study(starter, str(wish.folder / STUDY))}
+    if not wish.prompts:
+        files[PROMPTS] = _builtin_prompts()
+    for name in files:
+        path = wish.folder / name
+        if path.exists() and not wish.force:
+            raise UsageError(
+                f"{path}: must not exist, got a file.", "Choose another folder, or add --force."
+            )
+    try:
+        wish.folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (wish.folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{wish.folder}: must be writable, got: {error.strerror}.") from error
+    return [wish.folder / name for name in files]
+
+
+def _starter(wish: Wish) -> Starter:
+    if wish.engine and wish.engine not in ENGINES:
+        raise UsageError(
+            f"--engine: must be {', '.join(ENGINES[:-1])} or {ENGINES[-1]}, got {wish.engine!r}.",
+            "Name the program that serves your model.",
+        )
+    engine = wish.engine or ("sglang" if has_gpu() else "llamacpp")
+    starter = default_starter(engine, wish.model, wish.draft, wish.tp or 1)
+    prompts = f"{{file: {scalar(wish.prompts or PROMPTS)}}}"
+    return replace(starter, name=wish.name or _name(starter), prompts=prompts)
+
+
+def has_gpu() -> bool:
+    """True where an NVIDIA driver is loaded."""
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+def _name(starter: Starter) -> str:
+    """A study name from the model's: letters, digits, dots and dashes."""
+    model = Path(starter.model).name.removesuffix(".gguf").lower()
+    text = re.sub(r"[^a-z0-9._-]+", "-", f"{model}-{starter.engine}").strip("-._")
+    return text[:100] or f"study-{starter.engine}"
+
+
+def _builtin_prompts() -> str:
+    from tuner.measure.prompts import BUILTIN
+
+    return BUILTIN.read_text(encoding="utf-8")

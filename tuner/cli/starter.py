@@ -1,0 +1,235 @@
+"""Owns the starter study that `tuner init` writes: commented YAML that passes `tuner check`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+BUILTIN = "{builtin: mixed}"
+
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*\Z")
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """What a starter study says.
+
+    Args:
+        name: the study's name.
+        engine: sglang, vllm or llamacpp.
+        model, draft: paths or names.
+        args: fixed flags.
+        env: fixed environment.
+        executable: interpreter or binary; "" for the one on PATH.
+        parameters: lines of `space.parameters`, as YAML.
+        start: known-good points.
+        prompts: the `prompts:` value as YAML.
+        concurrency: load of the objective.
+        notes: comments at the head.
+    """
+
+    name: str
+    engine: str
+    model: str
+    draft: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    executable: str = ""
+    parameters: tuple[str, ...] = ()
+    start: tuple[Mapping[str, Any], ...] = ()
+    prompts: str = BUILTIN
+    concurrency: int = 1
+    notes: tuple[str, ...] = ()
+
+
+_TEMPLATE = """\
+# A study of {engine}: which speculative-decoding settings are fastest for this model, on this
+# machine, with these prompts. Validate it with `tuner check {file}`, run it with
+# `tuner run {file}`; running it again resumes it.
+{notes}name: {name}
+
+engine:
+  kind: {kind}
+{executable}  model: {model}
+{draft}  args:                       # flags that every server gets, under the engine's own names
+{args}{env}  launch_timeout: 30m         # longest silence of a starting server
+
+space:                        # what is tried; the baseline (speculation off) is always trial 0
+  parameters:
+{parameters}{start}
+workload:
+  prompts: {prompts}   # your own traffic is the best measure
+  blocks: 6                   # every trial answers the same blocks of prompts ...
+  block_size: 8               # ... of this many prompts
+  held_out: 48                # prompts the search never sees, for the confirmation
+  output_tokens: {{max: 256}}
+  temperature: 0
+  load: [{{concurrency: {concurrency}}}]    # requests in flight; a launch measures every entry
+
+objective:
+  maximize: output_tokens_per_s
+  constraints: ["ttft_p95_ms <= 1.10 * baseline", "error_rate == 0"]
+
+search: {{sampler: model, pruner: paired, seed: 7}}
+budget: {{launches: 20}}        # server launches for the search; `wall: 6h` limits the time
+confirm: {{finalists: 3, rounds: 4}}   # the best are launched again beside the baseline
+fidelity: {{compare: greedy_text, tolerance: calibrated}}   # answers must stay the baseline's
+"""
+
+
+def render_study(starter: Starter, file: str) -> str:
+    """The study file's text.
+
+    Args:
+        starter: what it says.
+        file: how commands in its comments name it.
+    """
+    fields = {
+        "engine": _TITLES[starter.engine],
+        "file": file,
+        "notes": "".join(f"# {line}\n" for line in starter.notes),
+        "name": scalar(starter.name),
+        "kind": starter.engine,
+        "executable": _executable(starter),
+        "model": scalar(starter.model),
+        "draft": f"  draft_model: {scalar(starter.draft)}\n" if starter.draft else "",
+        "args": _mapping(starter.args),
+        "env": f"  env:\n{_mapping(starter.env)}" if starter.env else "",
+        "parameters": "".join(f"    {line}\n" for line in starter.parameters),
+        "start": _start(starter),
+        "prompts": starter.prompts,
+        "concurrency": starter.concurrency,
+    }
+    return _TEMPLATE.format(**fields)
+
+
+def default_starter(engine: str, model: str, draft: str, tp: int) -> Starter:
+    """The usual study of an engine: EAGLE-3 or a draft model where there is a draft, n-gram
+    lookup otherwise."""
+    base = Starter(name="", engine=engine, model=model or _PLACEHOLDERS[engine], draft=draft)
+    if engine == "sglang":
+        return _sglang(base, tp)
+    return _vllm(base, tp) if engine == "vllm" else _llamacpp(base)
+
+
+def search_parameters(engine: str, method: str) -> tuple[str, ...]:
+    """The parameters worth searching for an engine's speculation method."""
+    if engine == "sglang":
+        return _SGLANG_NGRAM if method.upper() == "NGRAM" else _SGLANG_TREE
+    if engine == "vllm":
+        return _VLLM_NGRAM if method == "ngram" else _VLLM_DEPTH
+    return _LLAMACPP_DRAFT if method.startswith("draft") else _LLAMACPP_NGRAM
+
+
+def scalar(value: Any) -> str:
+    """A value as YAML that every YAML version reads alike: JSON, plain text where it is safe."""
+    is_plain = isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+_TITLES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
+ENGINES = tuple(_TITLES)
+_PLACEHOLDERS = {
+    "sglang": "/models/your-model",
+    "vllm": "/models/your-model",
+    "llamacpp": "/models/your-model.gguf",
+}
+
+_ARG_NOTES = {
+    "max-running-requests": "# speculation lowers SGLang's default to 48: pin it for all servers",
+    "speculative-algorithm": "# EAGLE3, EAGLE, STANDALONE, NGRAM, …; the baseline goes without",
+    "speculative-config": "# the method; the draft model and the searched values are added",
+    "spec-type": "# the method; the baseline goes without",
+    "parallel": "# slots: requests served at once",
+}
+
+_SGLANG_TREE = (
+    "steps:        {flag: speculative-num-steps, int: [1, 7]}",
+    "topk:         {flag: speculative-eagle-topk, choices: [1, 2, 4, 8]}",
+    "draft_tokens: {flag: speculative-num-draft-tokens, choices: [4, 8, 16, 32], when: topk > 1}",
+)
+_SGLANG_NGRAM = (
+    "draft_tokens: {flag: speculative-num-draft-tokens, choices: [4, 8, 12, 16, 24]}",
+    "breadth:      {flag: speculative-ngram-max-bfs-breadth, choices: [1, 4, 10]}",
+)
+_VLLM_DEPTH = ("depth: {flag: speculative-config.num_speculative_tokens, int: [1, 8]}",)
+_VLLM_NGRAM = (
+    "depth:      {flag: speculative-config.num_speculative_tokens, int: [1, 10]}",
+    "lookup_max: {flag: speculative-config.prompt_lookup_max, int: [2, 6]}",
+)
+_LLAMACPP_DRAFT = (
+    "depth: {flag: spec-draft-n-max, int: [1, 8]}",
+    "p_min: {flag: spec-draft-p-min, float: [0.0, 0.8], step: 0.2}",
+)
+_LLAMACPP_NGRAM = (
+    "method: {flag: spec-type, choices: [ngram-simple, ngram-map-k, ngram-mod]}",
+    *(
+        f"{kind}_{size}: {{flag: spec-ngram-{flag}-size-{size}, choices: {choices}, "
+        f"when: method == 'ngram-{flag}'}}"
+        for kind, flag in (("simple", "simple"), ("map", "map-k"))
+        for size, choices in (("n", "[4, 8, 12]"), ("m", "[8, 16, 48]"))
+    ),
+)
+
+
+def _sglang(base: Starter, tp: int) -> Starter:
+    method = "EAGLE3" if base.draft else "NGRAM"
+    start = {"steps": 3, "topk": 1} if base.draft else {"draft_tokens": 12, "breadth": 10}
+    args = {
+        "tp-size": tp,
+        "max-running-requests": 16,
+        "speculative-algorithm": method,
+    }
+    return replace(base, args=args, parameters=search_parameters("sglang", method), start=(start,))
+
+
+def _vllm(base: Starter, tp: int) -> Starter:
+    method = "eagle3" if base.draft else "ngram"
+    start = {"depth": 3} if base.draft else {"depth": 5, "lookup_max": 4}
+    args = {
+        "tensor-parallel-size": tp,
+        "max-num-seqs": 16,
+        "speculative-config": {"method": method},
+    }
+    return replace(base, args=args, parameters=search_parameters("vllm", method), start=(start,))
+
+
+def _llamacpp(base: Starter) -> Starter:
+    args: dict[str, Any] = {"ctx-size": 4096, "parallel": 1}
+    if not base.draft:
+        start = {"method": "ngram-simple", "simple_n": 12, "simple_m": 48}
+        return replace(
+            base, args=args, parameters=search_parameters("llamacpp", ""), start=(start,)
+        )
+    parameters = search_parameters("llamacpp", "draft-simple")
+    args["spec-type"] = "draft-simple"
+    return replace(base, args=args, parameters=parameters, start=({"depth": 3, "p_min": 0.0},))
+
+
+def _executable(starter: Starter) -> str:
+    if starter.executable:
+        return f"  executable: {scalar(starter.executable)}\n"
+    what = "the llama-server binary" if starter.engine == "llamacpp" else "the Python that has it"
+    return f"  # executable: /path/to/it   # {what}; default: found on PATH\n"
+
+
+def _mapping(values: Mapping[str, Any]) -> str:
+    lines = (f"    {scalar(name)}: {scalar(value)}" for name, value in values.items())
+    notes = (_ARG_NOTES.get(name, "") for name in values)
+    return "".join(
+        f"{line:<32}{note}".rstrip() + "\n" for line, note in zip(lines, notes, strict=True)
+    )
+
+
+def _start(starter: Starter) -> str:
+    if not starter.start:
+        return ""
+    points = [
+        "{" + ", ".join(f"{name}: {scalar(value)}" for name, value in point.items()) + "}"
+        for point in starter.start
+    ]
+    return f"  start: [{', '.join(points)}]   # known-good points, measured first\n"

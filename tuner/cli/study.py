@@ -1,0 +1,41 @@
+"""Owns the commands about a study file: init."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JSON
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command()(init)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write.")] = Path(),
+    engine: Annotated[str, typer.Option(help="sglang, vllm or llamacpp.")] = "",
+    model: Annotated[str, typer.Option(help="Path or name of the model.")] = "",
+    draft: Annotated[str, typer.Option(help="Path or name of the draft model.")] = "",
+    prompts: Annotated[str, typer.Option(help="A file with your traffic.")] = "",
+    tp: Annotated[int, typer.Option(help="Tensor-parallel size.", min=1)] = 1,
+    name: Annotated[str, typer.Option(help="The study's name.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Write a commented starter study and its prompts.
+
+    Example: tuner init --engine sglang --model /models/big --draft /models/eagle3 --tp 8
+    """
+    from tuner.cli.init import Wish, write_starter
+    from tuner.cli.output import say, say_json
+
+    wish = Wish(folder, engine, model, draft, prompts, tp, name, force=force)
+    paths = write_starter(wish)
+    if as_json:
+        say_json({"files": [str(path) for path in paths]})
+    else:
+        say(*(f"Wrote {path}" for path in paths), f"Next: tuner check {paths[0]}")
