@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
 
-from tuner.config.base import Duration, Frozen
+from tuner.config.base import Duration, Frozen, Issue
+from tuner.config.environment import check_name
+from tuner.config.space import check_flag
+
+
+def _number_as_text(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+EnvValue = Annotated[
+    str | None,
+    BeforeValidator(_number_as_text),
+    WithJsonSchema({"type": ["string", "number", "null"]}),
+]
+"""Text of a variable; a number is taken as its text; null removes an inherited variable."""
 
 
 class EngineBase(Frozen):
@@ -21,29 +38,82 @@ class EngineBase(Frozen):
         launch_timeout: seconds from launch to ready without any log progress.
     """
 
+    owned_flags: ClassVar[Mapping[str, str]] = {}
+    """Flags that may not stand in `args`, and the key to write instead ("": nothing)."""
+
     executable: str | None = None
     model: str
     draft_model: str | None = None
     args: dict[str, JsonValue] = Field(default_factory=dict)
-    env: dict[str, str | None] = Field(default_factory=dict)
+    env: dict[str, EnvValue] = Field(default_factory=dict)
     launch_timeout: Duration = Field(default=1800.0, gt=0)
+
+    def issues(self) -> Iterator[Issue]:
+        """Flags by their own names with real values; variables by names that exist."""
+        for flag, value in self.args.items():
+            yield from self._flag_issues(flag, value)
+        for name in self.env:
+            issue = check_name(name, ("env", name))
+            if issue:
+                yield replace(issue, is_key=True)
+
+    def _flag_issues(self, flag: str, value: JsonValue) -> Iterator[Issue]:
+        at = ("args", flag)
+        issue = check_flag(flag, at)
+        if issue:
+            yield issue
+        if flag in self.owned_flags:
+            yield _owned(flag, self.owned_flags[flag])
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            message = f"must be true or false without quotes, got text {value!r}"
+            yield Issue(message, f"Write {value.lower()}: quoted text would switch it on.", at)
+        if value is None:
+            yield Issue("must have a value, got nothing", "Write true, or remove the flag.", at)
+
+
+def _owned(flag: str, key: str) -> Issue:
+    hint = f"Write engine.{key} instead." if key else "Remove it: the tuner chooses it."
+    return Issue("must not be a flag that the tuner sets", hint, ("args", flag), is_key=True)
 
 
 class SglangConfig(EngineBase):
     """SGLang, run by a Python interpreter that has it."""
 
+    owned_flags: ClassVar[Mapping[str, str]] = {
+        "model": "model",
+        "model-path": "model",
+        "speculative-draft-model": "draft_model",
+        "speculative-draft-model-path": "draft_model",
+        "host": "",
+        "port": "",
+    }
     kind: Literal["sglang"]
 
 
 class VllmConfig(EngineBase):
     """vLLM, run by a Python interpreter that has it."""
 
+    owned_flags: ClassVar[Mapping[str, str]] = {
+        "model": "model",
+        "speculative-config.model": "draft_model",
+        "host": "",
+        "port": "",
+    }
     kind: Literal["vllm"]
 
 
 class LlamacppConfig(EngineBase):
     """llama.cpp: a `llama-server` binary, or the bundled server when there is none."""
 
+    owned_flags: ClassVar[Mapping[str, str]] = {
+        "m": "model",
+        "model": "model",
+        "md": "draft_model",
+        "model-draft": "draft_model",
+        "spec-draft-model": "draft_model",
+        "host": "",
+        "port": "",
+    }
     kind: Literal["llamacpp"]
 
 

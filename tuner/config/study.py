@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tuner.config.base import Duration, Frozen
+from tuner.config.base import Duration, Frozen, Issue, exactly_one, repeated
 from tuner.config.engine import EngineConfig
+from tuner.config.metric_names import DIRECTIONS, unknown_metric
 from tuner.config.space import SpaceConfig
 from tuner.config.workload import LoadConfig, WorkloadConfig
 
@@ -19,6 +21,28 @@ class ObjectiveConfig(Frozen):
     minimize: str | None = None
     at: LoadConfig | None = None
     constraints: list[str] = Field(default_factory=list)
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric that is optimised."""
+        return self.maximize or self.minimize or ""
+
+    @property
+    def direction(self) -> str:
+        """`maximize` or `minimize`."""
+        return "maximize" if self.maximize is not None else "minimize"
+
+    def issues(self) -> Iterator[Issue]:
+        """One known metric in its own direction; outcome constraints that can be computed."""
+        yield from exactly_one(self, ("maximize", "minimize"))
+        for direction in ("maximize", "minimize"):
+            metric = getattr(self, direction)
+            if metric is not None and metric not in DIRECTIONS:
+                yield unknown_metric(metric, (direction,))
+            elif metric is not None and DIRECTIONS[metric] != direction:
+                message = f"must name a metric that one would {direction}, got {metric!r}"
+                yield Issue(message, f"Write {DIRECTIONS[metric]}: {metric}.", (direction,))
+        yield from repeated(self.constraints, ("constraints",))
 
 
 class SearchConfig(Frozen):
@@ -46,6 +70,12 @@ class ConfirmConfig(Frozen):
     rounds: int = Field(default=4, ge=2)
     max_rounds: int | None = Field(default=None, ge=2)
 
+    def issues(self) -> Iterator[Issue]:
+        """Room for the planned rounds."""
+        if self.max_rounds is not None and self.max_rounds < self.rounds:
+            message = f"must be at least rounds ({self.rounds}), got {self.max_rounds}"
+            yield Issue(message, f"Write {self.rounds} or more.", ("max_rounds",))
+
 
 class FidelityConfig(Frozen):
     """Whether outputs are compared with the baseline's, and how strictly."""
@@ -60,6 +90,13 @@ class LocalExecution(Frozen):
     kind: Literal["local"] = "local"
     parallel: int = Field(default=1, ge=1)
     gpus: list[int] | None = None
+
+    def issues(self) -> Iterator[Issue]:
+        """GPU numbers as the driver counts them."""
+        for index, gpu in enumerate(self.gpus or []):
+            if gpu < 0:
+                yield Issue(f"must be at least 0, got {gpu}", "", ("gpus", index))
+        yield from repeated(self.gpus or [], ("gpus",))
 
 
 class RayExecution(Frozen):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from tuner.config.base import Duration, Frozen
+from tuner.config.base import Duration, Frozen, Issue, exactly_one, repeated
 
 
 class PromptsConfig(Frozen):
@@ -16,12 +17,23 @@ class PromptsConfig(Frozen):
     builtin: Literal["mixed"] | None = None
     categories: list[str] | None = None
 
+    def issues(self) -> Iterator[Issue]:
+        """Exactly one source; categories that keep something."""
+        yield from exactly_one(self, ("file", "builtin"))
+        if self.categories is not None and not self.categories:
+            yield Issue("must name a category, got []", "Remove the key.", ("categories",))
+        yield from repeated(self.categories or [], ("categories",))
+
 
 class OutputTokensConfig(Frozen):
     """At most `max` tokens, or `exactly` so many (end-of-text ignored)."""
 
     max: int | None = Field(default=None, ge=1)
     exactly: int | None = Field(default=None, ge=1)
+
+    def issues(self) -> Iterator[Issue]:
+        """Exactly one of both."""
+        yield from exactly_one(self, ("max", "exactly"))
 
 
 class LoadConfig(Frozen):
@@ -31,6 +43,22 @@ class LoadConfig(Frozen):
     rate: float | None = Field(default=None, gt=0)
     arrivals: Literal["poisson", "constant"] = "poisson"
     trace: str | None = None
+
+    def issues(self) -> Iterator[Issue]:
+        """Exactly one kind of load; arrivals only where they are drawn."""
+        yield from exactly_one(self, ("concurrency", "rate", "trace"))
+        if "arrivals" in self.model_fields_set and self.rate is None:
+            yield Issue(
+                "must stand beside rate only", "Remove arrivals.", ("arrivals",), is_key=True
+            )
+
+    def label(self) -> str:
+        """`concurrency 8`, `rate 4/s` or `trace FILE`."""
+        if self.concurrency is not None:
+            return f"concurrency {self.concurrency}"
+        if self.rate is not None:
+            return f"rate {self.rate:g}/s" + ("" if self.arrivals == "poisson" else " constant")
+        return f"trace {self.trace}"
 
 
 class LimitsConfig(Frozen):
@@ -71,3 +99,9 @@ class WorkloadConfig(Frozen):
     cache: Literal["auto", "unique", "flush", "keep", "off"] = "auto"
     limits: LimitsConfig | None = None
     timeouts: TimeoutsConfig = TimeoutsConfig()
+
+    def issues(self) -> Iterator[Issue]:
+        """At least one load point, all of them distinct."""
+        if not self.load:
+            yield Issue("must have a load point, got []", "Write [{concurrency: 1}].", ("load",))
+        yield from repeated([point.label() for point in self.load], ("load",))
