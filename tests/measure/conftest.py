@@ -140,11 +140,9 @@ class ScriptedServer:
         while not self._stop.is_set():
             head, separator, rest = data.partition(b"\r\n\r\n")
             if separator:
-                length = next(
-                    int(line.split(b":")[1])
-                    for line in head.split(b"\r\n")
-                    if line.lower().startswith(b"content-length")
-                )
+                lines = head.lower().split(b"\r\n")
+                sizes = [line.split(b":")[1] for line in lines if line.startswith(b"content-len")]
+                length = int(sizes[0]) if sizes else 0
                 if len(rest) >= length:
                     return json.loads(rest[:length]) if length else {}
             try:
