@@ -19,6 +19,31 @@ from tuner.space import build_space
 
 Golden = Callable[[str, str], None]
 
+ARGS = {
+    ("sglang", False): {
+        "tp-size": 8,
+        "max-running-requests": 16,
+        "speculative-algorithm": "NGRAM",
+    },
+    ("sglang", True): {
+        "tp-size": 8,
+        "max-running-requests": 16,
+        "speculative-algorithm": "EAGLE3",
+    },
+    ("vllm", False): {
+        "tensor-parallel-size": 8,
+        "max-num-seqs": 16,
+        "speculative-config": {"method": "ngram"},
+    },
+    ("vllm", True): {
+        "tensor-parallel-size": 8,
+        "max-num-seqs": 16,
+        "speculative-config": {"method": "eagle3"},
+    },
+    ("llamacpp", False): {"ctx-size": 4096, "parallel": 1},
+    ("llamacpp", True): {"ctx-size": 4096, "parallel": 1, "spec-type": "draft-simple"},
+}
+
 
 @pytest.mark.parametrize("draft", ["", "/models/draft"])
 @pytest.mark.parametrize("engine", ENGINES)
@@ -31,6 +56,7 @@ def test_a_starter_is_accepted(
     assert loaded.config.name == f"big-model-{engine}"
     assert loaded.config.engine.kind == engine
     assert loaded.config.engine.draft_model == (draft or None)
+    assert loaded.config.engine.args == ARGS[engine, bool(draft)]
     space = build_space(loaded)
     assert len(list(space.points())) > 5
     assert space.start[0] in list(space.points())

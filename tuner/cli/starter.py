@@ -221,7 +221,7 @@ def _mapping(values: Mapping[str, Any]) -> str:
     lines = (f"    {scalar(name)}: {scalar(value)}" for name, value in values.items())
     notes = (_ARG_NOTES.get(name, "") for name in values)
     return "".join(
-        f"{line:<32}{note}".rstrip() + "\n" for line, note in zip(lines, notes, strict=True)
+        f"{line:<32} {note}".rstrip() + "\n" for line, note in zip(lines, notes, strict=True)
     )
 
 
