@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -162,6 +165,22 @@ def test_compare_by_name(stored: str) -> None:
     assert "Trial 5 is better" in tuner("compare", stored, "5", "0").stdout
     found = json.loads(tuner("compare", stored, "5", "0", "--json").stdout)
     assert found["verdict"] == "better"
+
+
+def test_dashboard_prints_its_address_and_ends_on_control_c(stored: str) -> None:
+    with open_store(place_of(stored, None).url, create=True) as store:
+        optuna.create_study(study_name=stored, storage=store.optuna_storage)
+    command = [sys.executable, "-m", "tuner", "dashboard", stored, "--json", "--port", "0"]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=env) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        document = "".join(process.stdout.readline().decode() for _ in range(3))
+        assert process.stderr.readline().startswith(b"Read-only")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert json.loads(document)["url"].startswith("http://127.0.0.1:")
 
 
 def test_a_misspelt_study_creates_nothing(stored: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Owns the commands that read a stored study: show, compare."""
+"""Owns the commands that read a stored study: show, compare, dashboard."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(show)
     app.command()(compare)
+    app.command()(dashboard)
 
 
 def show(
@@ -58,3 +60,27 @@ def compare(
         say_json(comparison_document(found, comparison))
     else:
         say(*comparison_lines(found, comparison))
+
+
+def dashboard(
+    study: STUDY,
+    port: Annotated[int | None, typer.Option(help="Default: 8080, or any free port.")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Serve optuna-dashboard on a study: read-only, on 127.0.0.1, until Ctrl-C.
+
+    Example: tuner dashboard quickstart
+    """
+    from tuner.cli.output import narrate, say, say_json
+    from tuner.cli.stored import find_study, newest_name
+    from tuner.store.dashboard import dashboard as open_dashboard
+
+    place, _ = find_study(study)
+    with open_dashboard(place.url, newest_name(place), port) as found:
+        with contextlib.suppress(KeyboardInterrupt):
+            if as_json:
+                say_json({"url": found.url})
+            else:
+                say(found.url)
+            narrate("Read-only, on this machine only; Ctrl-C ends it.")
+            found.serve()

@@ -86,6 +86,12 @@ def find_study(study: str) -> tuple[StudyPlace, LoadedStudy | None]:
     return find_place(study), None
 
 
+def newest_name(place: StudyPlace) -> str:
+    """The name of the newest generation; raises StoreError when there is none."""
+    with open_store(place.url, create=False) as store:
+        return store.newest(place.name).name
+
+
 def read_study(study: str) -> StoredStudy:
     """The stored study that STUDY names; reading never creates anything."""
     place, _ = find_study(study)
