@@ -113,7 +113,6 @@ def trials() -> list[TrialRecord]:
         half_width=52.0,
         vs_baseline=0.88,
         acceptance_length=1.42,
-        reason="after block 4/6",
         prune=PruneDecision(
             after_block=4, blocks=6, ratio=0.88, upper=0.93, margin=0.02, reference=0
         ),

@@ -76,11 +76,11 @@ def dashboard(
     from tuner.store.dashboard import dashboard as open_dashboard
 
     place, _ = find_study(study)
-    with open_dashboard(place.url, newest_name(place), port) as found:
-        with contextlib.suppress(KeyboardInterrupt):
-            if as_json:
-                say_json({"url": found.url})
-            else:
-                say(found.url)
-            narrate("Read-only, on this machine only; Ctrl-C ends it.")
-            found.serve()
+    opened = open_dashboard(place.url, newest_name(place), port)
+    with opened as found, contextlib.suppress(KeyboardInterrupt):
+        if as_json:
+            say_json({"url": found.url})
+        else:
+            say(found.url)
+        narrate("Read-only, on this machine only; Ctrl-C ends it.")
+        found.serve()

@@ -90,10 +90,14 @@ def as_finished(record: TrialRecord) -> TrialFinished:
         acceptance_length=record.acceptance_length,
         ttft_p95_ms=record.metrics.get("ttft_p95_ms"),
         seconds=record.seconds.total,
-        reason=record.reason,
+        reason=record.reason or _pruned_text(record),
         failure=record.failure,
         warnings=tuple(record.warnings),
     )
+
+
+def _pruned_text(record: TrialRecord) -> str:
+    return f"after block {record.prune.after_block}/{record.prune.blocks}" if record.prune else ""
 
 
 def cut(text: str, width: int | None) -> str:
