@@ -1,0 +1,83 @@
+"""Servers that are slow, early, silent or never ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tuner.errors import FailureKind, TrialFailure
+from tuner.server.process import ServerProcess
+from tuner.server.readiness import ReadyReport
+
+Start = Callable[..., ServerProcess]
+Ready = Callable[..., ReadyReport]
+Refused = Callable[..., TrialFailure]
+
+
+def test_a_slow_health_page_is_waited_for(fake_server: Start, ready: Ready) -> None:
+    report = ready(fake_server({"slow_health_s": 1.5}, ready=False))
+    assert 1.5 <= report.seconds < 5
+
+
+@pytest.mark.parametrize("early_health", [True, False])
+def test_ready_means_a_real_generation(
+    fake_server: Start, ready: Ready, early_health: bool
+) -> None:
+    behaviour = {"starting_s": 1.0, "early_health": early_health}
+    assert 1.0 <= ready(fake_server(behaviour, ready=False)).seconds < 4
+
+
+def test_log_progress_restarts_the_patience(fake_server: Start, ready: Ready) -> None:
+    behaviour = {"load_s": 1.5, "load_line_every_s": 0.2}
+    report = ready(fake_server(behaviour, ready=False), timeout_s=0.8)
+    assert report.seconds >= 1.5
+
+
+def test_progress_does_not_outlast_the_hard_cap(fake_server: Start, refused: Refused) -> None:
+    server = fake_server({"load_s": 60, "load_line_every_s": 0.1}, ready=False)
+    failure = refused(server, timeout_s=1, hard_cap_s=1.5)
+    assert failure.kind is FailureKind.NOT_READY
+    assert "not ready 1.5 s after launch: nothing listens on its port" in failure.reason
+    assert "loading weights" in failure.reason
+
+
+def test_the_record_of_our_own_probing_is_no_progress(
+    fake_server: Start, refused: Refused
+) -> None:
+    server = fake_server({"starting_s": 60, "log_requests": True}, ready=False)
+    failure = refused(server, timeout_s=1.0, hard_cap_s=30)
+    assert failure.kind is FailureKind.NOT_READY
+    assert "no log line for 1 s: /health answered 503" in failure.reason
+    assert server.log_tail().count("/health") > 3
+
+
+def test_a_host_that_needs_a_variable_to_start(
+    fake_server: Start, ready: Ready, refused: Refused
+) -> None:
+    behaviour = {"never_ready_unless": "NCCL_P2P_DISABLE=1"}
+    failure = refused(fake_server(behaviour, ready=False), timeout_s=0.5)
+    assert failure.kind is FailureKind.NOT_READY
+    with_variable = fake_server(behaviour, env={"NCCL_P2P_DISABLE": "1"}, ready=False)
+    assert ready(with_variable).identity == "fake"
+
+
+def test_json_of_another_shape_is_not_an_answer(fake_server: Start, refused: Refused) -> None:
+    failure = refused(fake_server({"not_found": True}, ready=False), timeout_s=1)
+    assert failure.kind is FailureKind.NOT_READY
+    assert "answered without generated text" in failure.reason
+
+
+def test_a_silent_server_behind_a_healthy_page_is_not_ready(
+    fake_server: Start, refused: Refused
+) -> None:
+    failure = refused(fake_server({"silent_after": 0}, ready=False), timeout_s=1)
+    assert failure.kind is FailureKind.NOT_READY
+
+
+def test_a_server_that_dies_at_the_probe_is_noticed_at_once(
+    fake_server: Start, refused: Refused
+) -> None:
+    server = fake_server({"die_at_request": 1, "die_code": 7}, ready=False)
+    refused(server, timeout_s=60, hard_cap_s=60)
+    assert server.poll() == 7
