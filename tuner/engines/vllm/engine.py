@@ -1,0 +1,244 @@
+"""Owns `VllmEngine`: vLLM behind the `Engine` protocol. Pure; its parts live beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tuner.args import UNSET, FlagValue, Params, ServerArgs
+from tuner.config.engine import VllmConfig
+from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
+from tuner.engines.vllm import counters, discovery, failures, startup
+from tuner.engines.vllm.arguments import (
+    NEEDS_SPECULATION,
+    SPECULATIVE,
+    argv,
+    canonical,
+    merge,
+    parse,
+    render,
+    speculation,
+)
+from tuner.engines.vllm.case import Case
+from tuner.engines.vllm.program import find_program
+from tuner.engines.vllm.rules import broken_rules
+from tuner.engines.vllm.speculation import draft_tokens, is_lossy, is_synthetic, source_of
+from tuner.measure.records import Acceptance, Prompt, RequestRecord, Sampling, Snapshot
+from tuner.measure.wire import Wire, openai_chat
+from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
+from tuner.space import SearchSpace
+
+_LAUNCH_ENV: Mapping[str, str | None] = {
+    "VLLM_API_KEY": None,  # inherited, it would lock the probe and the load out
+    "VLLM_NO_USAGE_STATS": "1",
+}
+_ASK_ENV: Mapping[str, str | None] = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+
+
+class VllmEngine:
+    """vLLM 0.11 to 0.33, run as `vllm serve` by the environment that has it."""
+
+    kind = "vllm"
+    speculative_flags = frozenset({SPECULATIVE}) | NEEDS_SPECULATION
+    lossy_flags = frozenset(
+        f"{SPECULATIVE}.{name}"
+        for name in (
+            "rejection_sample_method", "synthetic_acceptance_rates",
+            "synthetic_acceptance_length", "draft_sample_method", "acceptance_method",
+        )
+    )  # fmt: skip
+
+    def __init__(self, config: VllmConfig) -> None:
+        self._config = config
+        self._program = find_program(config.executable)
+
+    # ---- arguments -------------------------------------------------------------------------
+    def fixed_args(self) -> ServerArgs:
+        """The study's fixed flags and environment, canonical."""
+        return canonical(self._fixed_flags(), self._config.env, self._config.draft_model)
+
+    def canonicalize(self, params: Params, space: SearchSpace) -> ServerArgs:
+        """Fixed arguments with a point of the space applied, in canonical form."""
+        flags, env = self._fixed_flags(), dict(self._config.env)
+        for name, value in params.items():
+            parameter = space.parameter(name)
+            if parameter.flag is not None:
+                merge(flags, parameter.flag, value)
+            elif parameter.env is not None:
+                env[parameter.env] = _env_text(value)
+        return canonical(flags, env, self._config.draft_model)
+
+    def without_speculation(self, args: ServerArgs) -> ServerArgs:
+        """The same server with speculation off."""
+        return args.without(self.speculative_flags)
+
+    def is_speculative(self, args: ServerArgs) -> bool:
+        """True when the server would draft at all."""
+        return SPECULATIVE in args.flags
+
+    def draft_source(self, args: ServerArgs) -> DraftSource:
+        """Who proposes draft tokens."""
+        return source_of(speculation(args)) if self.is_speculative(args) else "none"
+
+    def is_synthetic(self, args: ServerArgs) -> bool:
+        """True when vLLM is told what to accept."""
+        return is_synthetic(speculation(args))
+
+    def is_lossy(self, args: ServerArgs) -> bool:
+        """True when accepted tokens may differ from the target's own."""
+        return is_lossy(speculation(args))
+
+    def complexity(self, args: ServerArgs) -> float:
+        """Draft tokens per step, plus a little for every further setting."""
+        spec = speculation(args)
+        further = len(spec.keys() - {"method", "num_speculative_tokens", "model"})
+        added = sum(name not in self._config.env for name in args.env)
+        return (draft_tokens(spec) or bool(spec)) + 0.1 * further + 0.5 * added
+
+    def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
+        """Rules that the server breaks (docs/rules-vllm.md)."""
+        return broken_rules(Case(args, facts))
+
+    # ---- before launching ------------------------------------------------------------------
+    def fact_commands(self) -> Mapping[str, LaunchCommand]:
+        """One question to the installed vLLM; it needs no GPU."""
+        argv_ = discovery.facts_argv(self._program.interpreter)
+        return {discovery.FACTS: LaunchCommand(argv_, {**self._config.env, **_ASK_ENV})}
+
+    def parse_facts(self, outputs: Mapping[str, str]) -> EngineFacts:
+        """Version, flags, methods and fields; unknown facts from unreadable text."""
+        return discovery.read_facts(outputs.get(discovery.FACTS, ""))
+
+    def preflight(self, servers: Sequence[ServerArgs]) -> LaunchCommand | None:
+        """One command that resolves all servers with vLLM's own parser and config classes."""
+        if not servers:
+            return None
+        argv_ = discovery.resolve_argv(self._program.interpreter, servers)
+        return LaunchCommand(argv_, {**self._config.env, **_ASK_ENV})
+
+    def parse_preflight(self, output: str, servers: Sequence[ServerArgs]) -> list[Resolution]:
+        """One resolution per server, in order."""
+        return discovery.read_resolutions(output, servers)
+
+    # ---- launching -------------------------------------------------------------------------
+    def command(self, args: ServerArgs, port: int) -> LaunchCommand:
+        """`vllm serve MODEL …` on 127.0.0.1:`port`."""
+        where = ("--host", "127.0.0.1", "--port", str(port))
+        items = argv(args.flags)
+        return LaunchCommand(
+            (*self._program.serve, *items[:1], *where, *items[1:]), {**_LAUNCH_ENV, **args.env}
+        )
+
+    def probe(self, args: ServerArgs) -> ReadyProbe:
+        """Health, model id, one short chat answer."""
+        body = {
+            "model": self._served(args),
+            "messages": [{"role": "user", "content": "Say one word."}],
+            "max_tokens": 4,
+            "temperature": 0,
+        }
+        return ReadyProbe(
+            health_path="/health",
+            generation=GenerationCheck("/v1/chat/completions", body, _has_tokens),
+            identity_path="/v1/models",
+            identity=_first_model,
+            expected_identity=self._names(args),
+        )
+
+    def classify(self, returncode: int | None, log_tail: str) -> Failure:
+        """Why the server exited, in vLLM's own words."""
+        return failures.classify(returncode, log_tail, self._config.draft_model)
+
+    # ---- the running server ----------------------------------------------------------------
+    def wire(self, args: ServerArgs) -> Wire:
+        """The streamed chat route; exact lengths need `min_tokens` beside `ignore_eos`."""
+        base = openai_chat(self._served(args), extra_keys=("metrics",))
+
+        def body(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+            exact = {"min_tokens": sampling.max_tokens} if sampling.exact_tokens else {}
+            return {**base.body(prompt, sampling), **exact}
+
+        return replace(base, body=body)
+
+    def effective_path(self) -> str | None:
+        """None: `/server_info` exists only in development mode, the start-up log always."""
+        return None
+
+    def parse_effective(self, text: str) -> dict[str, Any]:
+        """Effective values from the start-up log."""
+        return startup.read_startup(text)
+
+    def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
+        """Where the running server is not what was asked for."""
+        return startup.drifts(args, effective)
+
+    def snapshot_paths(self) -> tuple[str, ...]:
+        """The Prometheus page."""
+        return (counters.METRICS,)
+
+    def flush_path(self) -> str | None:
+        """None: `/reset_prefix_cache` exists only in development mode; prompts are made unique."""
+        return None
+
+    def acceptance(
+        self, before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
+    ) -> Acceptance | None:
+        """Acceptance over all decode steps of the window (see `counters`)."""
+        return counters.acceptance(before, after, records, is_synthetic=False)
+
+    def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
+        """{}: vLLM does not time drafting and verification apart."""
+        return {}
+
+    # ---- deployable files ------------------------------------------------------------------
+    def render_config(self, args: ServerArgs) -> dict[str, str]:
+        """`server.yaml` for `vllm serve --config`, and `server.env`."""
+        return render(args)
+
+    def parse_config(self, files: Mapping[str, str]) -> ServerArgs:
+        """Inverse of `render_config`."""
+        return parse(files)
+
+    def deploy_command(self, args: ServerArgs, folder: str) -> LaunchCommand:
+        """`vllm serve --config FOLDER/server.yaml`; the script appends host and port."""
+        return LaunchCommand((*self._program.serve, "--config", f"{folder}/server.yaml"), args.env)
+
+    # ---- parts -----------------------------------------------------------------------------
+    def _fixed_flags(self) -> dict[str, FlagValue]:
+        flags: dict[str, FlagValue] = {}
+        for name, value in self._config.args.items():
+            merge(flags, name, value)
+        flags["model"] = self._config.model
+        return flags
+
+    def _names(self, args: ServerArgs) -> tuple[str, ...]:
+        served = args.flags.get("served-model-name", args.flags.get("model", self._config.model))
+        return tuple(map(str, served)) if isinstance(served, list) else (str(served),)
+
+    def _served(self, args: ServerArgs) -> str:
+        return self._names(args)[0]
+
+
+def _env_text(value: Any) -> str | None:
+    """An environment value as text; the choice `unset` removes an inherited variable."""
+    if value == UNSET:
+        return None
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _has_tokens(answer: Any) -> bool:
+    """True when a chat answer holds generated tokens, reasoning included."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    tokens = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    return isinstance(tokens, int) and tokens > 0 and bool(answer.get("choices"))
+
+
+def _first_model(text: str) -> str | None:
+    """The first model id of `/v1/models`."""
+    try:
+        data = json.loads(text)["data"]
+        return str(data[0]["id"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
