@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tuner.engines.vllm.counters import acceptance
+from tuner.engines.vllm.counters import read_acceptance
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 
 STEM = "vllm:spec_decode_num_"
@@ -29,7 +29,7 @@ def page(
 
 def read(before: str, after: str, *records: RequestRecord) -> Acceptance | None:
     shots = [Snapshot(0.0, {"/metrics": text}) for text in (before, after)]
-    return acceptance(shots[0], shots[1], records, is_synthetic=False)
+    return read_acceptance(shots[0], shots[1], records, is_synthetic=False)
 
 
 def record(category: str, output: int, extra: Mapping[str, Any]) -> RequestRecord:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.args import ServerArgs
 from tuner.engines.base import Resolution
-from tuner.engines.vllm import discovery
+from tuner.engines.vllm.discovery import read_facts, read_resolutions, resolve_argv
 from tuner.engines.vllm.inside import MARK
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 2}
@@ -19,20 +19,20 @@ SERVERS = [BASE, BASE.replace({"speculative-config": NGRAM, "max-num-seqs": 64})
 
 def test_facts() -> None:
     answer = {"version": "0.32.0", "flags": ["model", "seed"], "methods": ["ngram"]}
-    facts = discovery.read_facts(f"Triton is off.\n{MARK}{json.dumps(answer)}\nbye\n")
+    facts = read_facts(f"Triton is off.\n{MARK}{json.dumps(answer)}\nbye\n")
     assert (facts.version, facts.flags) == ("0.32.0", frozenset({"model", "seed"}))
     assert facts.values == {"methods": ["ngram"]}
 
 
 def test_unreadable_answers_are_unknown_facts() -> None:
     for output in ("", "Traceback …", f"{MARK}{{", f"{MARK}[1]"):
-        facts = discovery.read_facts(output)
+        facts = read_facts(output)
         assert (facts.version, facts.flags, dict(facts.values)) == ("", None, {})
-        assert discovery.read_resolutions(output, [BASE]) == [Resolution()]
+        assert read_resolutions(output, [BASE]) == [Resolution()]
 
 
 def test_what_all_servers_share_is_said_once() -> None:
-    asked = discovery.resolve_argv("/opt/vllm/bin/python", SERVERS)
+    asked = resolve_argv("/opt/vllm/bin/python", SERVERS)
     assert (asked[0], asked[2]) == ("/opt/vllm/bin/python", "resolve")
     assert Path(asked[1]).name == "inside.py"
     assert [json.loads(one) for one in asked[3:]] == [
@@ -43,7 +43,7 @@ def test_what_all_servers_share_is_said_once() -> None:
 
 
 def test_true_and_one_are_not_shared() -> None:
-    asked = discovery.resolve_argv("p", [ServerArgs({"x": True}), ServerArgs({"x": 1})])
+    asked = resolve_argv("p", [ServerArgs({"x": True}), ServerArgs({"x": 1})])
     assert [json.loads(one) for one in asked[3:]] == [[], ["--x"], ["--x", "1"]]
 
 
@@ -51,10 +51,10 @@ def test_more_than_fits_is_not_asked() -> None:
     servers = [
         ServerArgs({"model": "m", "hf-overrides": "x" * 600_000 + str(n)}) for n in range(4)
     ]
-    asked = discovery.resolve_argv("p", servers)
+    asked = resolve_argv("p", servers)
     assert len(asked) == 4 + 2
     answer = MARK + json.dumps([{"effective": {"max-num-seqs": 8}}] * 2)
-    found = discovery.read_resolutions(answer, servers)
+    found = read_resolutions(answer, servers)
     assert [dict(one.effective) for one in found] == [{"max-num-seqs": 8}] * 2 + [{}] * 2
 
 
@@ -72,7 +72,7 @@ def test_resolutions() -> None:
         {"error": "", "kind": "AssertionError"},
         "nonsense",
     ]
-    found = discovery.read_resolutions(MARK + json.dumps(answer), [BASE] * 6)
+    found = read_resolutions(MARK + json.dumps(answer), [BASE] * 6)
     assert [one.error for one in found] == [
         "", "prompt_lookup_min=4 must be <= prompt_lookup_max=3", "", "", "AssertionError", "",
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def test_the_method_that_vllm_settled_on_is_canonical() -> None:
         }
     )
     answer = MARK + json.dumps([{"effective": {"speculative-config.method": "eagle3"}}])
-    (found,) = discovery.read_resolutions(answer, [server])
+    (found,) = read_resolutions(answer, [server])
     assert found.canonical is not None
     spec = found.canonical.flags["speculative-config"]
     assert isinstance(spec, dict)
@@ -140,7 +140,7 @@ def test_the_program_speaks_to_an_old_layout_and_is_not_shadowed(tmp_path: Path)
     (trap / "__init__.py").write_text("raise SystemExit('the current folder was imported')")
     servers = [BASE.without(frozenset({"enforce-eager"})), ServerArgs({"model": "/m", "bad": 1})]
     run = subprocess.run(
-        discovery.resolve_argv(sys.executable, servers),
+        resolve_argv(sys.executable, servers),
         cwd=tmp_path / "here",
         env={"PYTHONPATH": str(tmp_path / "site")},
         capture_output=True,
@@ -148,7 +148,7 @@ def test_the_program_speaks_to_an_old_layout_and_is_not_shadowed(tmp_path: Path)
         check=True,
         timeout=30,
     )
-    found = discovery.read_resolutions(run.stdout, servers)
+    found = read_resolutions(run.stdout, servers)
     assert [one.error for one in found] == [
         "no engine for /m", "vllm serve: error: unrecognized arguments: --bad 1",
     ]  # fmt: skip

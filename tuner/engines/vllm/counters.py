@@ -30,7 +30,7 @@ _STEPS = (
 )
 
 
-def acceptance(
+def read_acceptance(
     before: Snapshot, after: Snapshot, records: Sequence[RequestRecord], *, is_synthetic: bool
 ) -> Acceptance | None:
     """Acceptance over the window; None when the server reports nothing about drafting."""

@@ -10,7 +10,6 @@ from typing import Any
 from tuner.args import UNSET, FlagValue, Params, ServerArgs
 from tuner.config.engine import VllmConfig
 from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
-from tuner.engines.vllm import counters, discovery, failures, startup
 from tuner.engines.vllm.arguments import (
     NEEDS_SPECULATION,
     SPECULATIVE,
@@ -22,9 +21,19 @@ from tuner.engines.vllm.arguments import (
     speculation,
 )
 from tuner.engines.vllm.case import Case
+from tuner.engines.vllm.counters import METRICS, read_acceptance
+from tuner.engines.vllm.discovery import (
+    FACTS,
+    facts_argv,
+    read_facts,
+    read_resolutions,
+    resolve_argv,
+)
+from tuner.engines.vllm.failures import classify
 from tuner.engines.vllm.program import find_program
 from tuner.engines.vllm.rules import broken_rules
 from tuner.engines.vllm.speculation import draft_tokens, is_lossy, is_synthetic, source_of
+from tuner.engines.vllm.startup import drifts, read_startup
 from tuner.measure.records import Acceptance, Prompt, RequestRecord, Sampling, Snapshot
 from tuner.measure.wire import Wire, openai_chat
 from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
@@ -104,23 +113,23 @@ class VllmEngine:
     # ---- before launching ------------------------------------------------------------------
     def fact_commands(self) -> Mapping[str, LaunchCommand]:
         """One question to the installed vLLM; it needs no GPU."""
-        argv_ = discovery.facts_argv(self._program.interpreter)
-        return {discovery.FACTS: LaunchCommand(argv_, {**self._config.env, **_ASK_ENV})}
+        argv_ = facts_argv(self._program.interpreter)
+        return {FACTS: LaunchCommand(argv_, {**self._config.env, **_ASK_ENV})}
 
     def parse_facts(self, outputs: Mapping[str, str]) -> EngineFacts:
         """Version, flags, methods and fields; unknown facts from unreadable text."""
-        return discovery.read_facts(outputs.get(discovery.FACTS, ""))
+        return read_facts(outputs.get(FACTS, ""))
 
     def preflight(self, servers: Sequence[ServerArgs]) -> LaunchCommand | None:
         """One command that resolves all servers with vLLM's own parser and config classes."""
         if not servers:
             return None
-        argv_ = discovery.resolve_argv(self._program.interpreter, servers)
+        argv_ = resolve_argv(self._program.interpreter, servers)
         return LaunchCommand(argv_, {**self._config.env, **_ASK_ENV})
 
     def parse_preflight(self, output: str, servers: Sequence[ServerArgs]) -> list[Resolution]:
         """One resolution per server, in order."""
-        return discovery.read_resolutions(output, servers)
+        return read_resolutions(output, servers)
 
     # ---- launching -------------------------------------------------------------------------
     def command(self, args: ServerArgs, port: int) -> LaunchCommand:
@@ -149,7 +158,7 @@ class VllmEngine:
 
     def classify(self, returncode: int | None, log_tail: str) -> Failure:
         """Why the server exited, in vLLM's own words."""
-        return failures.classify(returncode, log_tail, self._config.draft_model)
+        return classify(returncode, log_tail, self._config.draft_model)
 
     # ---- the running server ----------------------------------------------------------------
     def wire(self, args: ServerArgs) -> Wire:
@@ -168,15 +177,15 @@ class VllmEngine:
 
     def parse_effective(self, text: str) -> dict[str, Any]:
         """Effective values from the start-up log."""
-        return startup.read_startup(text)
+        return read_startup(text)
 
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
-        return startup.drifts(args, effective)
+        return drifts(args, effective)
 
     def snapshot_paths(self) -> tuple[str, ...]:
         """The Prometheus page."""
-        return (counters.METRICS,)
+        return (METRICS,)
 
     def flush_path(self) -> str | None:
         """None: `/reset_prefix_cache` exists only in development mode; prompts are made unique."""
@@ -186,7 +195,7 @@ class VllmEngine:
         self, before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
     ) -> Acceptance | None:
         """Acceptance over all decode steps of the window (see `counters`)."""
-        return counters.acceptance(before, after, records, is_synthetic=False)
+        return read_acceptance(before, after, records, is_synthetic=False)
 
     def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
         """{}: vLLM does not time drafting and verification apart."""
