@@ -15,11 +15,13 @@ class LaunchCommand:
         argv: program and arguments.
         env: changes to the inherited environment; None removes a variable.
         cwd: working folder, or None for the current one.
+        stdin: text for its standard input (one-shot commands only); None: it gets none.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str | None] = field(default_factory=dict)
     cwd: str | None = None
+    stdin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,300 @@
+"""Owns `SglangEngine`: SGLang as an `Engine`, each method one call into the module that knows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tuner.args import UNSET, FlagValue, Params, ParamValue, ServerArgs
+from tuner.config.engine import SglangConfig
+from tuner.engines import nccl
+from tuner.engines.base import (
+    DraftSource,
+    Drift,
+    EngineFacts,
+    Failure,
+    Resolution,
+    Violation,
+)
+from tuner.engines.sglang import flags as F
+from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_of
+from tuner.engines.sglang.canonical import canonical, rewritten
+from tuner.engines.sglang.chat import chat_wire, generation_check
+from tuner.engines.sglang.effective import drift_of, parse_server_info
+from tuner.engines.sglang.exits import classify
+from tuner.engines.sglang.facts import facts_from, unknown_flags
+from tuner.engines.sglang.preflight import RESOLVER, parse_answer, request_of
+from tuner.engines.sglang.render import (
+    YAML_NAME,
+    argv_of,
+    flag_words,
+    further_flags,
+    parse_files,
+    render_files,
+)
+from tuner.engines.sglang.rules import violations
+from tuner.measure.records import Acceptance, RequestRecord, Snapshot
+from tuner.measure.wire import Wire
+from tuner.server.command import LaunchCommand, ReadyProbe
+from tuner.space import SearchSpace
+
+SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
+DEVICE_TIMER = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+_RUN = ("-m", "sglang.launch_server")
+_SKIP_EMPTY_WARNINGS = ("-W", "ignore")
+
+
+class SglangEngine:
+    """The adapter of SGLang 0.5.10 and newer.
+
+    `inherited` is the environment that servers inherit: a simulated acceptance in it makes every
+    result synthetic.
+    """
+
+    kind = "sglang"
+    speculative_flags = F.KNOWN_SPECULATIVE
+    lossy_flags = frozenset(F.THRESHOLDS)
+
+    def __init__(self, config: SglangConfig, inherited: Mapping[str, str] | None = None) -> None:
+        self._config = config
+        self._inherited = dict(os.environ if inherited is None else inherited)
+        self._python = config.executable or "python3"
+
+    # ---- arguments -------------------------------------------------------------------------
+    def fixed_args(self) -> ServerArgs:
+        """The study's fixed flags and environment, canonical."""
+        return canonical(self._raw())
+
+    def canonicalize(self, params: Params, space: SearchSpace) -> ServerArgs:
+        """Fixed arguments with a point of the space applied, as SGLang would resolve them."""
+        return canonical(self._asked(params, space))
+
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        """Rules by which SGLang replaces something that a point asks for: why points are one
+        server."""
+        return [Violation(r.name, r.text) for r in rewritten(self._asked(params, space))]
+
+    def _asked(self, params: Params, space: SearchSpace) -> ServerArgs:
+        raw = self._raw()
+        flags, env = dict(raw.flags), dict(raw.env)
+        for name, value in params.items():
+            parameter = space.parameter(name)
+            if parameter.env is not None:
+                env[parameter.env] = None if value == UNSET else _env_text(value)
+            elif parameter.flag is not None:
+                _place(flags, parameter.flag, value)
+        return ServerArgs(flags, env)
+
+    def _raw(self) -> ServerArgs:
+        flags: dict[str, FlagValue] = {"model-path": self._config.model, "enable-metrics": True}
+        if self._config.draft_model is not None:
+            flags[F.DRAFT_PATH] = self._config.draft_model
+        for name, value in self._config.args.items():
+            flags.pop(F.spelled(name), None)
+            if value is not None:
+                flags[F.spelled(name)] = value
+        return ServerArgs(flags, dict(self._config.env))
+
+    def without_speculation(self, args: ServerArgs) -> ServerArgs:
+        """The same server with speculation off."""
+        kept = {k: v for k, v in args.flags.items() if not F.is_speculative_flag(k)}
+        if self._raw().flags.get("enable-mixed-chunk") is True:
+            kept["enable-mixed-chunk"] = True  # dropped only because the draft cannot do it
+        return canonical(ServerArgs(kept, args.env))
+
+    def is_speculative(self, args: ServerArgs) -> bool:
+        """True when an algorithm is set."""
+        return bool(F.algorithm_of(args.flags))
+
+    def draft_source(self, args: ServerArgs) -> DraftSource:
+        """A lookup for NGRAM, a model for everything else that drafts."""
+        algorithm = F.algorithm_of(args.flags)
+        return "none" if not algorithm else "lookup" if algorithm == "NGRAM" else "model"
+
+    def is_synthetic(self, args: ServerArgs) -> bool:
+        """True when SGLANG_SIMULATE_ACC_LEN is above 0 and something drafts."""
+        return self.is_speculative(args) and self._simulated(args.env)
+
+    def _simulated(self, env: Mapping[str, str | None]) -> bool:
+        value = env[SIMULATED] if SIMULATED in env else self._inherited.get(SIMULATED)
+        try:
+            return float(value or -1) > 0
+        except ValueError:
+            return True  # SGLang refuses it; a result, should there be one, is not real
+
+    def is_lossy(self, args: ServerArgs) -> bool:
+        """True when an acceptance threshold is below 1."""
+        values = (args.flags.get(name, 1.0) for name in F.THRESHOLDS)
+        return any(isinstance(v, int | float) and v < 1 for v in values)
+
+    def complexity(self, args: ServerArgs) -> float:
+        """Draft tokens and steps, then how many settings and variables there are."""
+        numbers = (F.as_int(args.flags.get(n)) or 0 for n in (F.STEPS, F.TOPK, F.DRAFT_TOKENS))
+        variables = sum(value is not None for value in args.env.values())
+        return sum(numbers) + 0.1 * (len(args.flags) + variables)
+
+    def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
+        """Broken rules, then flags this SGLang does not have."""
+        return [*violations(args, facts), *unknown_flags(args, facts)]
+
+    # ---- before launching ------------------------------------------------------------------
+    def fact_commands(self) -> Mapping[str, LaunchCommand]:
+        """`help` (accepted flags) and `version`, neither of which needs a GPU."""
+        version = "import sglang; print(sglang.__version__)"
+        return {
+            "help": self._launch((*_SKIP_EMPTY_WARNINGS, *_RUN, "--help")),
+            "version": self._launch((*_SKIP_EMPTY_WARNINGS, "-c", version)),
+        }
+
+    def _launch(self, words: Sequence[str], stdin: str | None = None) -> LaunchCommand:
+        return LaunchCommand((self._python, *words), dict(self._config.env), stdin=stdin)
+
+    def parse_facts(self, outputs: Mapping[str, str]) -> EngineFacts:
+        """Version and accepted flags."""
+        return facts_from(outputs.get("help", ""), outputs.get("version", ""), dict(outputs))
+
+    def preflight(self, servers: Sequence[ServerArgs]) -> LaunchCommand | None:
+        """SGLang's own resolver over all servers, in one process."""
+        return self._launch((str(RESOLVER),), request_of(servers)) if servers else None
+
+    def parse_preflight(self, output: str, servers: Sequence[ServerArgs]) -> list[Resolution]:
+        """What the resolver said of each server."""
+        return parse_answer(output, servers)
+
+    # ---- launching -------------------------------------------------------------------------
+    def command(self, args: ServerArgs, port: int) -> LaunchCommand:
+        """`python -m sglang.launch_server` on 127.0.0.1:`port`."""
+        where = ("--host", "127.0.0.1", "--port", str(port))
+        return LaunchCommand((self._python, *_RUN, *argv_of(args), *where), dict(args.env))
+
+    def probe(self, args: ServerArgs) -> ReadyProbe:
+        """`/ready` (200 after the warm-up), the model's name, one real generation."""
+        names = {str(args.flags.get("served-model-name", "")), self._config.model}
+        return ReadyProbe(
+            health_path="/ready",
+            generation=generation_check(self._model_name(args)),
+            identity_path="/model_info",
+            identity=_identity,
+            expected_identity=tuple(sorted(name for name in names if name)),
+            request_timeout_s=60.0,
+        )
+
+    def _model_name(self, args: ServerArgs) -> str:
+        return str(args.flags.get("served-model-name") or args.flags.get("model-path", ""))
+
+    def classify(self, returncode: int | None, log_tail: str) -> Failure:
+        """Why it exited, from its log."""
+        return classify(returncode, log_tail)
+
+    # ---- the running server ----------------------------------------------------------------
+    def wire(self, args: ServerArgs) -> Wire:
+        """The streamed chat route, which ends with the answer's speculative counts."""
+        return chat_wire(self._model_name(args), self.is_speculative(args))
+
+    def effective_path(self) -> str | None:
+        """`/server_info`."""
+        return "/server_info"
+
+    def parse_effective(self, text: str) -> dict[str, Any]:
+        """Resolved arguments by flag name, without what changes by itself."""
+        return parse_server_info(text)
+
+    def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
+        """Where the running server is not what was asked for."""
+        return drift_of(args, effective)
+
+    def snapshot_paths(self) -> tuple[str, ...]:
+        """The metrics page."""
+        return (METRICS_PATH,)
+
+    def flush_path(self) -> str | None:
+        """Empties the prefix cache when nothing is running; waits up to ten seconds for that."""
+        return "/flush_cache?timeout=10"
+
+    def acceptance(
+        self, before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
+    ) -> Acceptance | None:
+        """Acceptance from the answers' own counts, checked by the counters."""
+        return acceptance_of(before, after, records, self._simulated(self._config.env))
+
+    def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
+        """Seconds per verification step by part, from the device timer."""
+        return cycle_of(before, after)
+
+    def overwritten(
+        self, args: ServerArgs, worker_environ: str, names: Sequence[str] = ()
+    ) -> list[Drift]:
+        """Variables that a worker does not have as asked, from its /proc/PID/environ."""
+        asked = {n: v for n, v in args.env.items() if not names or n in names}
+        found = nccl.overwritten(asked, nccl.parse_environ(worker_environ))
+        return [
+            Drift(name, asked[name] or "unset", value or "unset", False,
+                  f"{name} was asked to be {asked[name] or 'unset'}; its worker has "
+                  f"{value or 'none'}")
+            for name, value in sorted(found.items())
+        ]  # fmt: skip
+
+    # ---- deployable files ------------------------------------------------------------------
+    def render_config(self, args: ServerArgs) -> dict[str, str]:
+        """`server.yaml` for `--config`, and `server.env`."""
+        return render_files(args)
+
+    def parse_config(self, files: Mapping[str, str]) -> ServerArgs:
+        """Inverse of `render_config`."""
+        return parse_files(files)
+
+    def deploy_command(self, args: ServerArgs, folder: str) -> LaunchCommand:
+        """`--config` in its two-word form (the other is silently ignored), then what the file
+        cannot carry."""
+        further = [
+            w for name, value in further_flags(args).items() for w in flag_words(name, value)
+        ]
+        words = (*_RUN, "--config", f"{folder}/{YAML_NAME}", *further)
+        return LaunchCommand((self._python, *words), dict(args.env))
+
+
+def _env_text(value: ParamValue) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)
+
+
+def _place(flags: dict[str, FlagValue], path: str, value: ParamValue) -> None:
+    """Set a flag, or a key inside its JSON value where the path has dots; `unset` removes."""
+    name, *keys = path.split(".")
+    name = F.spelled(name)
+    if not keys:
+        if value == UNSET:
+            flags.pop(name, None)
+        else:
+            flags[name] = value
+        return
+    nested = _nested(flags.get(name))
+    inner = nested
+    for key in keys[:-1]:
+        inner[key] = dict(inner.get(key) or {})
+        inner = inner[key]
+    if value == UNSET:
+        inner.pop(keys[-1], None)
+    else:
+        inner[keys[-1]] = value
+    flags[name] = nested
+    if not nested:
+        del flags[name]
+
+
+def _nested(value: FlagValue | None) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = json.loads(value)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _identity(text: str) -> str | None:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    name = data.get("served_model_name") or data.get("model_path")
+    return str(name) if name else None
