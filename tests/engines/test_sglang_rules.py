@@ -10,8 +10,8 @@ import pytest
 from tuner.args import ServerArgs
 from tuner.config.engine import SglangConfig
 from tuner.engines.base import EngineFacts
-from tuner.engines.sglang import SglangEngine
 from tuner.engines.sglang.canonical import REWRITES, canonical, rewritten
+from tuner.engines.sglang.engine import SglangEngine
 from tuner.engines.sglang.rules import REFUSALS, rule_table, violations
 from tuner.space import Parameter, SearchSpace, survey
 
