@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import optuna
 import pytest
 import typer
@@ -190,3 +191,12 @@ def test_a_misspelt_study_creates_nothing(stored: str, tmp_path: Path) -> None:
     assert "Did you mean kimi?" in found.stderr
     assert tuner("show", "kimi.yaml").exit_code == 2
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def test_schema_is_json_schema() -> None:
+    both = json.loads(tuner("schema").stdout)
+    assert set(both) == {"study", "space"}
+    for kind, document in both.items():
+        assert json.loads(tuner("schema", kind).stdout) == document
+        jsonschema.Draft202012Validator.check_schema(document)
+    assert tuner("schema", "results").exit_code == 2

@@ -1,4 +1,4 @@
-"""Owns the commands about a study file: init."""
+"""Owns the commands about a study file: init, schema."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tuner.cli.options import JSON
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(init)
+    app.command()(schema)
 
 
 def init(
@@ -39,3 +40,20 @@ def init(
         say_json({"files": [str(path) for path in paths]})
     else:
         say(*(f"Wrote {path}" for path in paths), f"Next: tuner check {paths[0]}")
+
+
+def schema(
+    kind: Annotated[str, typer.Argument(help="study or space; both when left out.")] = "",
+) -> None:
+    """Print the JSON Schema of a study file and of a search-space file, for editors.
+
+    Example: tuner schema study > study.schema.json
+    """
+    from tuner.cli.output import say_json
+    from tuner.config.schema import space_schema, study_schema
+    from tuner.errors import UsageError
+
+    schemas = {"study": study_schema, "space": space_schema}
+    if kind and kind not in schemas:
+        raise UsageError(f"KIND: must be study or space, got {kind!r}.", "Leave it out for both.")
+    say_json(schemas[kind]() if kind else {name: make() for name, make in schemas.items()})
