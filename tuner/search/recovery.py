@@ -15,7 +15,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.args import Params
-from tuner.errors import FailureKind
+from tuner.errors import FailureKind, StoreError
 from tuner.search.lattice import distributions
 from tuner.search.telling import attributes, tell_record, telling_of
 from tuner.space import SearchSpace
@@ -49,15 +49,28 @@ def _restore_tables(store: Store, results: ResultsFolder, name: str) -> Iterator
     stored = {record.number for record in store.trials(name)}
     for number in results.trial_numbers():
         if number not in stored:
-            record = results.read_trial(number)
-            assert record is not None
-            store.save_trial(name, record, results.read_blocks(number))
-            yield f"trial {number} was read back from {results.trial_folder(number)}"
+            yield _restore_trial(store, results, name, number)
     kept = {launch.order for launch in store.confirmations(name)}
     for launch in results.confirmations():
         if launch.order not in kept:
             store.save_confirmation(name, launch, results.read_confirm_blocks(launch.order))
             yield f"confirmation launch {launch.order} was read back from its folder"
+
+
+def _restore_trial(store: Store, results: ResultsFolder, name: str, number: int) -> str:
+    folder = results.trial_folder(number)
+    try:
+        record = results.read_trial(number)
+    except StoreError as error:
+        results.set_aside(number)
+        return f"trial {number} cannot be read back and counts as interrupted: {error.message}"
+    assert record is not None
+    try:
+        store.save_trial(name, record, results.read_blocks(number))
+    except StoreError as error:
+        store.save_trial(name, record)
+        return f"trial {number} was read back from {folder} without its blocks: {error.message}"
+    return f"trial {number} was read back from {folder}"
 
 
 def _restore_optuna(study: Study, records: list[TrialRecord], space: SearchSpace) -> Iterator[str]:

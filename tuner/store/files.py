@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +64,13 @@ def write_gzip(path: Path, text: str) -> None:
 
 def read_gzip(path: Path) -> str:
     """Inverse of `write_gzip`; raises OSError or EOFError for a damaged file."""
-    return gzip.decompress(path.read_bytes()).decode()
+    data = path.read_bytes()
+    if not data:
+        raise EOFError("the file is empty")
+    try:
+        return gzip.decompress(data).decode()
+    except zlib.error as error:
+        raise EOFError(str(error)) from error
 
 
 def sync_folder(folder: Path) -> None:

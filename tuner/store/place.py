@@ -31,8 +31,7 @@ def place_of(name: str, storage: str | None, base: Path = RESULTS) -> StudyPlace
     An SQLite file keeps its raw files beside it, in a folder that ends in the study's name.
     """
     if storage is None:
-        root = (base / name).absolute()
-        return StudyPlace(name, f"sqlite:///{root / 'study.db'}", ResultsFolder(root))
+        return _default((base / name).absolute(), name)
     path = parse_url(storage).path
     if path is None:
         return StudyPlace(name, storage, ResultsFolder((base / name).absolute()))
@@ -43,11 +42,19 @@ def place_of(name: str, storage: str | None, base: Path = RESULTS) -> StudyPlace
 def note_place(place: StudyPlace) -> None:
     """Leave `study.json`, so that reading commands find the database by the study's name."""
     url = parse_url(place.url)
-    data = {"name": place.name, "storage": url.shown, "needs_password": url.has_password}
-    target = place.results.root / "study.json"
-    text = dump_json(data, indent=1) + "\n"
-    if not target.exists() or target.read_text() != text:
-        write_text(target, text)
+    # A database in the folder itself is found wherever the folder is moved or copied to.
+    is_inside = url.path == place.results.study_db
+    data = {
+        "name": place.name,
+        "storage": None if is_inside else url.shown,
+        "needs_password": url.has_password,
+    }
+    write_text(place.results.root / "study.json", dump_json(data, indent=1) + "\n")
+
+
+def _default(root: Path, name: str) -> StudyPlace:
+    results = ResultsFolder(root)
+    return StudyPlace(name, f"sqlite:///{results.study_db}", results)
 
 
 def find_place(name: str, base: Path = RESULTS) -> StudyPlace:
@@ -56,15 +63,17 @@ def find_place(name: str, base: Path = RESULTS) -> StudyPlace:
     Raises:
         UsageError: there is none; the message holds the absolute path that was looked at.
     """
-    root = Path(name) if Path(name).is_dir() else base / name
-    root = root.absolute()
+    root = (base / name if (base / name).is_dir() else Path(name)).absolute()
     noted = root / "study.json"
     if noted.is_file():
         return _noted(noted, root)
     if (root / "study.db").is_file():
-        return StudyPlace(root.name, f"sqlite:///{root / 'study.db'}", ResultsFolder(root))
-    raise UsageError(f"study {name}: must be a study file or a folder, got nothing at {root}.",
-                     _near(name, base))  # fmt: skip
+        return _default(root, root.name)
+    looked_at = (base / name).absolute()
+    raise UsageError(
+        f"study {name}: must be a study file or a study's name, got nothing at {looked_at}.",
+        _near(name, base),
+    )
 
 
 def _noted(path: Path, root: Path) -> StudyPlace:
@@ -79,9 +88,7 @@ def _noted(path: Path, root: Path) -> StudyPlace:
             f"study {name}: must be given as its study file, got only its name.",
             f"The password of {url} is not kept; the study file has it.",
         )
-    moved = root / "study.db"
-    is_moved = not Path(parse_url(url).path or moved).exists() and moved.exists()
-    return StudyPlace(name, f"sqlite:///{moved}" if is_moved else url, ResultsFolder(root))
+    return StudyPlace(name, url, ResultsFolder(root)) if url else _default(root, name)
 
 
 def _near(name: str, base: Path) -> str:

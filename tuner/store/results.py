@@ -130,6 +130,12 @@ class ResultsFolder:
         """Every block of a trial with its requests in full; [] when none were kept."""
         return _read_blocks(self.trial_folder(number, create=False) / BLOCKS)
 
+    def set_aside(self, number: int) -> None:
+        """Rename an unreadable record so that its trial counts as never finished."""
+        path = self.trial_folder(number, create=False) / RECORD
+        with file_errors(path):
+            path.replace(path.with_suffix(".json.damaged"))
+
     def trial_numbers(self) -> list[int]:
         """Numbers of all finished trials on disk, in order."""
         return _numbers(self.base / "trials", RECORD)
