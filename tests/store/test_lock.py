@@ -57,9 +57,9 @@ def test_a_killed_tuner_holds_nothing(tmp_path: Path) -> None:
 
 def test_workers_share_it_and_exclude_a_single_tuner(tmp_path: Path) -> None:
     path = tmp_path / "run.lock"
-    with run_lock(path, shared=True), run_lock(path, shared=True), pytest.raises(HostError):
-        with run_lock(path):
-            pass
+    shared = run_lock(path, shared=True)
+    with shared, run_lock(path, shared=True), pytest.raises(HostError), run_lock(path):
+        pass
 
 
 def test_a_garbled_lock_file_still_locks(tmp_path: Path) -> None:
