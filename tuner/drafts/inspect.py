@@ -12,6 +12,7 @@ from tuner.drafts.findings import Finding, Pair, by_severity
 from tuner.drafts.layer_ids import Capture, sglang_captures
 from tuner.drafts.sizes import Sizes, count_sizes, declared_ids
 from tuner.drafts.vocabulary import is_standalone
+from tuner.drafts.wiring import Rule
 
 SHAPE = (
     "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
@@ -77,7 +78,7 @@ def method_of(draft: Checkpoint) -> str:
 def inspect_pair(pair: Pair) -> Inspection:
     """Every rule that concerns this kind of draft, over a draft and its target."""
     method = method_of(pair.draft)
-    rules = [*pairing.RULES]
+    rules: list[Rule] = [*pairing.RULES]
     if method in ("EAGLE3", "EAGLE") or "eagle_config" in pair.draft.config:
         rules = [*wiring.RULES, *vocabulary.RULES, *rules]
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from tuner.drafts.checkpoint import read_values
 from tuner.drafts.findings import Finding, Pair
@@ -83,7 +84,7 @@ def map_is_right(pair: Pair) -> Iterator[Finding]:
         )
 
 
-def _looks_absolute(flat: np.ndarray, full: int) -> bool:  # type: ignore[type-arg]
+def _looks_absolute(flat: npt.NDArray[np.int64], full: int) -> bool:
     """Target ids are strictly ascending and inside the vocabulary; differences never fall but
     repeat, because most neighbours in the draft are neighbours in the target."""
     ascending = bool((np.diff(flat) > 0).all())
