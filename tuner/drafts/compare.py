@@ -109,7 +109,7 @@ def compare_sides(a: Side, b: Side) -> list[Row]:
 
 
 def _shape_rows(a: Side, b: Side) -> list[Row]:
-    names = [n for n in dict.fromkeys([*a.shape, *b.shape])]
+    names = dict.fromkeys([*a.shape, *b.shape])
     return [_shape_row(name, a.shape.get(name), b.shape.get(name)) for name in names]
 
 
@@ -125,11 +125,11 @@ def _shape_row(name: str, a: Any, b: Any) -> Row:
 def _ids_row(a: Side, b: Side) -> Row:
     shown = [str(list(side.layer_ids)) if side.layer_ids else "-" for side in (a, b)]
     if not a.layer_ids or not b.layer_ids:
-        return Row("captured layers", *shown, effect="unknown")
+        return Row("captured layers", shown[0], shown[1], effect="unknown")
     if a.layer_ids == b.layer_ids:
-        return Row("captured layers", *shown, effect="same")
+        return Row("captured layers", shown[0], shown[1], effect="same")
     return Row(
-        "captured layers", *shown, effect="explains",
+        "captured layers", shown[0], shown[1], effect="explains",
         note="other hidden states than the other draft was trained on",
     )  # fmt: skip
 
@@ -140,12 +140,18 @@ def _size_rows(a: Side, b: Side) -> list[Row]:
         one, other = a.sizes.get(name), b.sizes.get(name)
         shown = [in_words(each) if each else "-" for each in (one, other)]
         if not one or not other:
-            rows.append(Row(f"parameters, {name}", *shown, effect="unknown"))
+            rows.append(Row(f"parameters, {name}", shown[0], shown[1], effect="unknown"))
         elif one == other:
-            rows.append(Row(f"parameters, {name}", *shown, effect="same"))
+            rows.append(Row(f"parameters, {name}", shown[0], shown[1], effect="same"))
         else:
             rows.append(
-                Row(f"parameters, {name}", *shown, effect="explains", note=_counting_note(a, b))
+                Row(
+                    f"parameters, {name}",
+                    shown[0],
+                    shown[1],
+                    effect="explains",
+                    note=_counting_note(a, b),
+                )
             )
     return rows
 
@@ -161,12 +167,16 @@ def _counting_note(a: Side, b: Side) -> str:
 def _data_row(a: Side, b: Side) -> Row:
     shown = [in_words(int(s.samples)) if s.samples else (s.training or "-") for s in (a, b)]
     if not a.samples or not b.samples:
-        return Row("training samples", *shown, effect="unknown")
+        return Row("training samples", shown[0], shown[1], effect="unknown")
     more, less = max(a.samples, b.samples), min(a.samples, b.samples)
     if more / less < 1.5:
-        return Row("training samples", *shown, effect="same")
+        return Row("training samples", shown[0], shown[1], effect="same")
     return Row(
-        "training samples", *shown, effect="explains", note=f"{more / less:.0f} times more data"
+        "training samples",
+        shown[0],
+        shown[1],
+        effect="explains",
+        note=f"{more / less:.0f} times more data",
     )
 
 
@@ -174,16 +184,18 @@ def _warning_rows(a: Side, b: Side) -> list[Row]:
     if not a.warnings and not b.warnings:
         return []
     shown = ["; ".join(side.warnings) or "none" for side in (a, b)]
-    return [Row("wiring findings", *shown, effect="explains")]
+    return [Row("wiring findings", shown[0], shown[1], effect="explains")]
 
 
 def _acceptance_row(a: Side, b: Side) -> Row:
     shown = [_range(side.acceptance) for side in (a, b)]
     if a.acceptance is None or b.acceptance is None:
-        return Row("acceptance length", *shown, effect="unknown")
+        return Row("acceptance length", shown[0], shown[1], effect="unknown")
     apart = a.acceptance[1] < b.acceptance[0] or b.acceptance[1] < a.acceptance[0]
     note = "" if apart else "the ranges overlap: there may be no gap to explain"
-    return Row("acceptance length", *shown, effect="unknown" if apart else "same", note=note)
+    return Row(
+        "acceptance length", shown[0], shown[1], effect="unknown" if apart else "same", note=note
+    )
 
 
 def conclusions(a: Side, b: Side, rows: Sequence[Row]) -> list[str]:
