@@ -44,7 +44,7 @@ def find_cautions(study: Document, config: StudyConfig, space: MergedSpace) -> I
 
 def _parameter_cautions(config: ParameterConfig) -> Iterator[str]:
     values = config.values()
-    if len(values) == 1:
+    if len(values) == 1 and config.note is None:  # a note says that it is meant
         yield "has only one value; it is a fixed setting"
     if config.env is not None:
         yield from _variable_cautions(config.env, values)

@@ -68,6 +68,8 @@ def test_what_equals_a_default_is_dropped() -> None:
         parallel_drafting=False, rejection_sample_method="standard",
     )  # fmt: skip
     assert spec == {"method": "eagle", "model": "/d", "num_speculative_tokens": 2}
+    alone = canonical(method="mtp", num_speculative_tokens=2, use_local_argmax_reduction=True)
+    assert alone == {"method": "mtp", "num_speculative_tokens": 2}
     small = canonical("/d", 4, method="mlp_speculator", draft_tensor_parallel_size=1)
     assert small == {"method": "mlp_speculator", "model": "/d"}
 

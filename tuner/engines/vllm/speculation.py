@@ -184,6 +184,8 @@ def _fill(spec: Speculation, method: str) -> None:
 def _without_defaults(spec: Speculation, method: str, tensor_parallel: int) -> Speculation:
     default_tp = 1 if method == "mlp_speculator" else tensor_parallel
     defaults = {**_DEFAULTS, "draft_tensor_parallel_size": default_tp}
+    if tensor_parallel == 1:  # nothing to reduce over one GPU
+        defaults["use_local_argmax_reduction"] = True
     return {
         key: value
         for key, value in sorted(spec.items())
