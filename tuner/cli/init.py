@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuner.cli.migration import starter_from
 from tuner.cli.starter import ENGINES, Starter, default_starter, render_study, scalar
 from tuner.errors import StoreError, UsageError
 
@@ -59,8 +60,11 @@ def _starter(wish: Wish) -> Starter:
             f"--engine: must be {', '.join(ENGINES[:-1])} or {ENGINES[-1]}, got {wish.engine!r}.",
             "Name the program that serves your model.",
         )
-    engine = wish.engine or ("sglang" if has_gpu() else "llamacpp")
-    starter = default_starter(engine, wish.model, wish.draft, wish.tp or 1)
+    if wish.command:
+        starter = starter_from(wish.command)
+    else:
+        engine = wish.engine or ("sglang" if has_gpu() else "llamacpp")
+        starter = default_starter(engine, wish.model, wish.draft, wish.tp or 1)
     prompts = f"{{file: {scalar(wish.prompts or PROMPTS)}}}"
     return replace(starter, name=wish.name or _name(starter), prompts=prompts)
 

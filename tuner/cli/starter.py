@@ -15,6 +15,39 @@ _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 @dataclass(frozen=True, slots=True)
+class Dimension:
+    """One parameter of a starter's space: a whole range, or choices."""
+
+    name: str
+    flag: str
+    between: tuple[int, int] | None = None
+    choices: tuple[Any, ...] = ()
+    when: str = ""
+
+    def including(self, value: Any) -> Dimension:
+        """The same with a value of the user's own among those that are tried."""
+        if self.between is not None:
+            low, high = self.between
+            return replace(self, between=(min(low, value), max(high, value)))
+        if value in self.choices:
+            return self
+        return replace(self, choices=tuple(sorted((*self.choices, value))))
+
+    def admits(self, value: Any) -> bool:
+        """True for a value of the kind that this parameter has."""
+        kinds = {type(each) for each in (self.between or self.choices)}
+        return type(value) in kinds or (float in kinds and type(value) is int)
+
+    def render(self, width: int) -> str:
+        """Its line, aligned with the others'."""
+        values = f"choices: [{', '.join(map(scalar, self.choices))}]"
+        if self.between is not None:
+            values = f"int: [{self.between[0]}, {self.between[1]}]"
+        when = f", when: {self.when}" if self.when else ""
+        return f"{self.name + ':':<{width}} {{flag: {self.flag}, {values}{when}}}"
+
+
+@dataclass(frozen=True, slots=True)
 class Starter:
     """What a starter study says.
 
@@ -25,7 +58,7 @@ class Starter:
         args: fixed flags.
         env: fixed environment.
         executable: interpreter or binary; "" for the one on PATH.
-        parameters: lines of `space.parameters`, as YAML.
+        parameters: what is searched.
         start: known-good points.
         prompts: the `prompts:` value as YAML.
         concurrency: load of the objective.
@@ -39,7 +72,7 @@ class Starter:
     args: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     executable: str = ""
-    parameters: tuple[str, ...] = ()
+    parameters: tuple[Dimension, ...] = ()
     start: tuple[Mapping[str, Any], ...] = ()
     prompts: str = BUILTIN
     concurrency: int = 1
@@ -55,8 +88,7 @@ _TEMPLATE = """\
 engine:
   kind: {kind}
 {executable}  model: {model}
-{draft}  args:                       # flags that every server gets, under the engine's own names
-{args}{env}  launch_timeout: 30m         # longest silence of a starting server
+{draft}{args}{env}  launch_timeout: 30m         # longest silence of a starting server
 
 space:                        # what is tried; the baseline (speculation off) is always trial 0
   parameters:
@@ -97,9 +129,9 @@ def render_study(starter: Starter, file: str) -> str:
         "executable": _executable(starter),
         "model": scalar(starter.model),
         "draft": f"  draft_model: {scalar(starter.draft)}\n" if starter.draft else "",
-        "args": _mapping(starter.args),
+        "args": _args(starter.args),
         "env": f"  env:\n{_mapping(starter.env)}" if starter.env else "",
-        "parameters": "".join(f"    {line}\n" for line in starter.parameters),
+        "parameters": _parameters(starter.parameters),
         "start": _start(starter),
         "prompts": starter.prompts,
         "concurrency": starter.concurrency,
@@ -114,15 +146,6 @@ def default_starter(engine: str, model: str, draft: str, tp: int) -> Starter:
     if engine == "sglang":
         return _sglang(base, tp)
     return _vllm(base, tp) if engine == "vllm" else _llamacpp(base)
-
-
-def search_parameters(engine: str, method: str) -> tuple[str, ...]:
-    """The parameters worth searching for an engine's speculation method."""
-    if engine == "sglang":
-        return _SGLANG_NGRAM if method.upper() == "NGRAM" else _SGLANG_TREE
-    if engine == "vllm":
-        return _VLLM_NGRAM if method == "ngram" else _VLLM_DEPTH
-    return _LLAMACPP_DRAFT if method.startswith("draft") else _LLAMACPP_NGRAM
 
 
 def scalar(value: Any) -> str:
@@ -147,31 +170,47 @@ _ARG_NOTES = {
     "parallel": "# slots: requests served at once",
 }
 
+
+def search_parameters(engine: str, method: str) -> tuple[Dimension, ...]:
+    """The parameters worth searching for an engine's speculation method."""
+    if engine == "sglang":
+        return _SGLANG_NGRAM if method.upper() == "NGRAM" else _SGLANG_TREE
+    if engine == "vllm":
+        return _VLLM_NGRAM if method == "ngram" else _VLLM_DEPTH
+    return _LLAMACPP_DRAFT if "draft" in method else _LLAMACPP_NGRAM
+
+
 _SGLANG_TREE = (
-    "steps:        {flag: speculative-num-steps, int: [1, 7]}",
-    "topk:         {flag: speculative-eagle-topk, choices: [1, 2, 4, 8]}",
-    "draft_tokens: {flag: speculative-num-draft-tokens, choices: [4, 8, 16, 32], when: topk > 1}",
+    Dimension("steps", "speculative-num-steps", between=(1, 7)),
+    Dimension("topk", "speculative-eagle-topk", choices=(1, 2, 4, 8)),
+    Dimension(
+        "draft_tokens", "speculative-num-draft-tokens", choices=(4, 8, 16, 32), when="topk > 1"
+    ),
 )
 _SGLANG_NGRAM = (
-    "draft_tokens: {flag: speculative-num-draft-tokens, choices: [4, 8, 12, 16, 24]}",
-    "breadth:      {flag: speculative-ngram-max-bfs-breadth, choices: [1, 4, 10]}",
+    Dimension("draft_tokens", "speculative-num-draft-tokens", choices=(4, 8, 12, 16, 24)),
+    Dimension("breadth", "speculative-ngram-max-bfs-breadth", choices=(1, 4, 10)),
 )
-_VLLM_DEPTH = ("depth: {flag: speculative-config.num_speculative_tokens, int: [1, 8]}",)
+_VLLM_DEPTH = (Dimension("depth", "speculative-config.num_speculative_tokens", between=(1, 8)),)
 _VLLM_NGRAM = (
-    "depth:      {flag: speculative-config.num_speculative_tokens, int: [1, 10]}",
-    "lookup_max: {flag: speculative-config.prompt_lookup_max, int: [2, 6]}",
+    Dimension("depth", "speculative-config.num_speculative_tokens", between=(1, 10)),
+    Dimension("lookup_max", "speculative-config.prompt_lookup_max", between=(2, 6)),
 )
 _LLAMACPP_DRAFT = (
-    "depth: {flag: spec-draft-n-max, int: [1, 8]}",
-    "p_min: {flag: spec-draft-p-min, float: [0.0, 0.8], step: 0.2}",
+    Dimension("depth", "spec-draft-n-max", between=(1, 8)),
+    Dimension("p_min", "spec-draft-p-min", choices=(0.0, 0.2, 0.4, 0.6, 0.8)),
 )
 _LLAMACPP_NGRAM = (
-    "method: {flag: spec-type, choices: [ngram-simple, ngram-map-k, ngram-mod]}",
+    Dimension("method", "spec-type", choices=("ngram-simple", "ngram-map-k", "ngram-mod")),
     *(
-        f"{kind}_{size}: {{flag: spec-ngram-{flag}-size-{size}, choices: {choices}, "
-        f"when: method == 'ngram-{flag}'}}"
+        Dimension(
+            f"{kind}_{size}",
+            f"spec-ngram-{flag}-size-{size}",
+            choices=choices,
+            when=f"method == 'ngram-{flag}'",
+        )
         for kind, flag in (("simple", "simple"), ("map", "map-k"))
-        for size, choices in (("n", "[4, 8, 12]"), ("m", "[8, 16, 48]"))
+        for size, choices in (("n", (4, 8, 12)), ("m", (8, 16, 48)))
     ),
 )
 
@@ -210,11 +249,22 @@ def _llamacpp(base: Starter) -> Starter:
     return replace(base, args=args, parameters=parameters, start=({"depth": 3, "p_min": 0.0},))
 
 
+def _parameters(parameters: tuple[Dimension, ...]) -> str:
+    width = max((len(each.name) + 1 for each in parameters), default=0)
+    return "".join(f"    {each.render(width)}\n" for each in parameters)
+
+
 def _executable(starter: Starter) -> str:
     if starter.executable:
         return f"  executable: {scalar(starter.executable)}\n"
     what = "the llama-server binary" if starter.engine == "llamacpp" else "the Python that has it"
     return f"  # executable: /path/to/it   # {what}; default: found on PATH\n"
+
+
+def _args(args: Mapping[str, Any]) -> str:
+    note = "# flags that every server gets, under the engine's own names"
+    empty = "  args: {}" if not args else "  args:"
+    return f"{empty:<30}{note}\n{_mapping(args)}"
 
 
 def _mapping(values: Mapping[str, Any]) -> str:

@@ -23,6 +23,9 @@ def init(
     draft: Annotated[str, typer.Option(help="Path or name of the draft model.")] = "",
     prompts: Annotated[str, typer.Option(help="A file with your traffic.")] = "",
     tp: Annotated[int, typer.Option(help="Tensor-parallel size.", min=1)] = 1,
+    command: Annotated[
+        str, typer.Option("--from", help="The command line that starts your server today.")
+    ] = "",
     name: Annotated[str, typer.Option(help="The study's name.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
     as_json: JSON = False,
@@ -34,7 +37,7 @@ def init(
     from tuner.cli.init import Wish, write_starter
     from tuner.cli.output import say, say_json
 
-    wish = Wish(folder, engine, model, draft, prompts, tp, name, force=force)
+    wish = Wish(folder, engine, model, draft, prompts, tp, name, command, force)
     paths = write_starter(wish)
     if as_json:
         say_json({"files": [str(path) for path in paths]})
