@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from tuner.units import parse_duration
@@ -95,6 +103,14 @@ def exactly_one(model: BaseModel, names: tuple[str, ...]) -> Iterator[Issue]:
         )
 
 
+def schema_with_one_of(*groups: tuple[str, ...]) -> ConfigDict:
+    """A model configuration whose JSON Schema says that exactly one key of each group is given."""
+    rules: list[JsonValue] = [
+        {"oneOf": [{"required": [key]} for key in group]} for group in groups
+    ]
+    return ConfigDict(json_schema_extra={"allOf": rules})
+
+
 def repeated(values: Sequence[object], at: tuple[str | int, ...]) -> Iterator[Issue]:
     """An issue for each value that stands in the list before."""
     for index, value in enumerate(values):
@@ -115,17 +131,18 @@ def _duration(value: Any) -> Any:
         )
 
 
-Duration = Annotated[
+PositiveDuration = Annotated[
     float,
     BeforeValidator(_duration),
+    Field(gt=0),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number"},
+                {"type": "number", "exclusiveMinimum": 0},
                 {"type": "string", "pattern": r"^\s*([0-9]+(\.[0-9]+)?(ms|s|m|h|d)\s*)+$"},
             ],
             "description": "Seconds as a number, or text such as 90s, 30m, 1h30m.",
         }
     ),
 ]
-"""Seconds; written as a number of seconds or as text such as `90s`, `30m`, `6h`."""
+"""Seconds above 0; written as a number of seconds or as text such as `90s`, `30m`, `6h`."""

@@ -87,10 +87,12 @@ class _Checker:
             return self._report_unknown(path, context["issues"])
         if kind == BROKEN_RULES:
             return self._report_rules(path, context["issues"])
-        if kind == "missing":
+        if kind == "missing" and isinstance(path[-1], str):
             if path not in self.broken:
                 self._add(path, "must be given", f"Add {path[-1]}.")
             return False
+        if kind == "missing":
+            path = path[:-1]
         if kind.startswith("union_tag"):
             tags = union_tags(self.model, str(path[-1]))
             message, hint = describe_kind(tags, self.document.get((*path, "kind")))

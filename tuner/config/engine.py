@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
 
-from tuner.config.base import Duration, Frozen, Issue
+from tuner.config.base import Frozen, Issue, PositiveDuration
 from tuner.config.environment import check_name
 from tuner.config.space import check_flag
 
@@ -27,26 +27,29 @@ EnvValue = Annotated[
 
 
 class EngineBase(Frozen):
-    """What every engine section holds.
-
-    Args:
-        executable: interpreter or binary that has the engine; None: found on PATH.
-        model: path or name of the model.
-        draft_model: path or name of the draft model, where the method needs one.
-        args: fixed flags under the engine's own hyphenated names.
-        env: fixed environment; null removes an inherited variable.
-        launch_timeout: seconds from launch to ready without any log progress.
-    """
+    """What every engine section holds."""
 
     owned_flags: ClassVar[Mapping[str, str]] = {}
     """Flags that may not stand in `args`, and the key to write instead ("": nothing)."""
 
-    executable: str | None = None
-    model: str
-    draft_model: str | None = None
-    args: dict[str, JsonValue] = Field(default_factory=dict)
-    env: dict[str, EnvValue] = Field(default_factory=dict)
-    launch_timeout: Duration = Field(default=1800.0, gt=0)
+    executable: str | None = Field(
+        default=None,
+        description="Interpreter or binary that has the engine; null: found on PATH.",
+    )
+    model: str = Field(description="Path or name; ./ and ../ are relative to the study file.")
+    draft_model: str | None = Field(
+        default=None, description="Path or name of the draft, where the method needs one."
+    )
+    args: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Fixed flags under the engine's own hyphenated names."
+    )
+    env: dict[str, EnvValue] = Field(
+        default_factory=dict,
+        description="Fixed environment; null removes an inherited variable.",
+    )
+    launch_timeout: PositiveDuration = Field(
+        default=1800.0, description="From launch to ready, as long as the log stands still."
+    )
 
     def issues(self) -> Iterator[Issue]:
         """Flags by their own names with real values; variables by names that exist."""
@@ -122,7 +125,9 @@ class FakeConfig(EngineBase):
 
     kind: Literal["fake"]
     model: str = "fake"
-    behaviour: dict[str, Any] = Field(default_factory=dict)
+    behaviour: dict[str, Any] = Field(
+        default_factory=dict, description="What the fake server plays."
+    )
 
 
 class ReplayConfig(EngineBase):
@@ -130,7 +135,7 @@ class ReplayConfig(EngineBase):
 
     kind: Literal["replay"]
     model: str = "replay"
-    landscape: str
+    landscape: str = Field(description="The recorded table of measured servers.")
 
 
 EngineConfig = Annotated[

@@ -25,6 +25,7 @@ from tuner.config.study_rules import (
     check_eagle_triple,
     check_engine_and_space,
     check_files,
+    check_load,
     check_objective,
 )
 from tuner.errors import ConfigError, Problem
@@ -74,7 +75,8 @@ def load_study(path: Path) -> LoadedStudy:
     check_model(document, StudyConfig, PLAIN_SWITCHES)
     sources = gather_sources(document)
     space = _check_rules(document, sources)
-    problems = [problem for source in sources for problem in source.document.problems]
+    found = (problem for source in sources for problem in source.document.problems)
+    problems = list(dict.fromkeys(found))
     if problems:
         raise ConfigError(sorted(problems, key=_order))
     return _loaded(document, sources, space)
@@ -85,6 +87,7 @@ def _check_rules(document: Document, sources: list[Source]) -> MergedSpace:
     check_conditions(space)
     check_constraints(space)
     check_start(space, document, ("space", "start"))
+    check_load(document)
     check_objective(document)
     check_files(document)
     check_engine_and_space(document, space)

@@ -56,7 +56,7 @@ def describe(errors: list[Mapping[str, Any]], value: Any) -> tuple[str, str]:
         return f"must be {word} {context[key]:g}, got {show(value)}", ""
     if kinds[0] == "literal_error":
         return _one_of(re.findall(r"'([^']*)'", str(context["expected"])), value)
-    if kinds[0] in ("too_long", "too_short"):
+    if kinds[0] in ("too_long", "too_short", "missing"):
         return f"must be a list of two numbers, got {show(value)}", "Write [low, high]."
     if kinds[0] == "string_pattern_mismatch":
         return f"must be {_pattern(context['pattern'])}, got {show(value)}", ""
@@ -66,7 +66,7 @@ def describe(errors: list[Mapping[str, Any]], value: Any) -> tuple[str, str]:
 def describe_kind(kinds: list[str], value: Any) -> tuple[str, str]:
     """Message and hint for the `kind` of a section that has several."""
     if value is None:
-        return "must be given", f"Add kind: {kinds[0]}, or another of {', '.join(kinds[1:])}."
+        return "must be given", f"Add kind: with one of {', '.join(kinds)}."
     return _one_of(kinds, value)
 
 
@@ -82,7 +82,9 @@ def _wrong_type(kinds: list[str], error: Mapping[str, Any], value: Any) -> tuple
         return f"{error['msg']}, got {show(value)}", ""
     if "a number" in expected and "a whole number" in expected:
         expected.remove("a whole number")
-    return f"must be {' or '.join(expected)}, got {show(value)}", _type_hint(expected, value)
+    *first, last = expected
+    allowed = f"{', '.join(first)} or {last}" if first else last
+    return f"must be {allowed}, got {show(value)}", _type_hint(expected, value)
 
 
 def _type_hint(expected: list[str], value: Any) -> str:
@@ -92,6 +94,10 @@ def _type_hint(expected: list[str], value: Any) -> str:
         return "Write true or false without quotes."
     if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
         return f"Write {value} without quotes."
+    if value is None and {"text", "a number", "true or false"} <= set(expected):
+        return "Write unset to leave it out."
+    if expected == ["a mapping"] and isinstance(value, list):
+        return "Write `key: value` instead of a list."
     if value is None and "a mapping" in expected:
         return "Remove the key, or write {}."
     if value is None and "a list" in expected:

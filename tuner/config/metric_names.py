@@ -28,6 +28,11 @@ DIRECTIONS: dict[str, str] = {
 """Every metric name a study may use, and what one does with it."""
 
 
+def metrics_to(direction: str) -> tuple[str, ...]:
+    """The metrics that one would `maximize`, or `minimize`."""
+    return tuple(name for name, own in DIRECTIONS.items() if own == direction)
+
+
 def unknown_metric(name: str, at: tuple[str | int, ...] = ()) -> Issue:
     """The issue of a name that is no metric."""
     near = nearest(name, DIRECTIONS)

@@ -22,7 +22,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+][0-9]+)?")
 _EXPONENT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
 _OCTAL = re.compile(r"[-+]?0[0-9_]+")
 _OCTAL_12 = re.compile(r"0o[0-7]+")
-_BINARY = re.compile(r"[-+]?0b[01_]+")
+_BINARY = re.compile(r"[-+]?0b_*[01][01_]*")
+_GROUPED_HEX = re.compile(r"[-+]?0x_*[0-9a-fA-F][0-9a-fA-F_]*")
+_NO_DIGITS = re.compile(r"[-+]?0[xb]_+")
 _GROUPED = re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(\.[0-9_]*)?")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([Tt \t].*)?")
@@ -90,12 +92,14 @@ def _numeric_surprise(text: str) -> Surprise | None:
         digits = text.replace("_", "").lstrip("+-0") or "0"
         octal = f" ({int(digits, 8)} if octal is meant)" if set(digits) <= set("01234567") else ""
         return _surprise(text, agree, f"Write {digits}{octal}, or {quoted}.")
-    if _OCTAL_12.fullmatch(text) or _BINARY.fullmatch(text):
+    if any(form.fullmatch(text) for form in (_OCTAL_12, _BINARY, _GROUPED_HEX)):
         return _surprise(text, agree, f"Write {int(text.replace('_', ''), 0)}, or {quoted}.")
     if _GROUPED.fullmatch(text):
         return _surprise(text, agree, f"Write {text.replace('_', '')}, or {quoted}.")
     if _SEXAGESIMAL.fullmatch(text):
         return _surprise(text, agree, f"Write a duration such as 90s, or {quoted}.")
+    if _NO_DIGITS.fullmatch(text):
+        return _surprise(text, agree, f"Write {quoted}.")
     if _DATE.fullmatch(text):
         return _surprise(text, "must not be an unquoted date", f"Write {quoted}.")
     if _SPECIAL.fullmatch(text):

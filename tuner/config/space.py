@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tuner.args import UNSET
-from tuner.config.base import Frozen, Issue, exactly_one
+from tuner.config.base import Frozen, Issue, exactly_one, schema_with_one_of
 from tuner.config.environment import check_name
 from tuner.config.messages import show
 
@@ -33,19 +33,29 @@ class ParameterConfig(Frozen):
     of neighbouring values; `log` is the base of a geometric grid instead.
     """
 
-    flag: str | None = None
-    env: str | None = None
+    model_config = schema_with_one_of(("flag", "env"), ("int", "float", "choices"))
+
+    flag: str | None = Field(
+        default=None, description="The engine's flag, without dashes; dots lead into its JSON."
+    )
+    env: str | None = Field(default=None, description="The environment variable.")
     int_: Annotated[tuple[int, int] | None, BeforeValidator(_pair)] = Field(
-        default=None, alias="int"
+        default=None, alias="int", description="[low, high], both ends included."
     )
     float_: Annotated[tuple[float, float] | None, BeforeValidator(_pair)] = Field(
-        default=None, alias="float"
+        default=None, alias="float", description="[low, high], both ends included."
     )
-    choices: list[Scalar] | None = None
-    step: int | float | None = None
-    log: int | float | None = None
-    when: str | None = None
-    note: str | None = None
+    choices: list[Scalar] | None = Field(
+        default=None, description="Values of one type; unset leaves the flag or variable out."
+    )
+    step: int | float | None = Field(default=None, description="Distance of neighbouring values.")
+    log: int | float | None = Field(
+        default=None, description="Base of a geometric grid: low, low * base, … and high."
+    )
+    when: str | None = Field(
+        default=None, description="Condition on earlier parameters; else this one is absent."
+    )
+    note: str | None = Field(default=None, description="Free text.")
 
     @property
     def kind(self) -> str:
@@ -207,18 +217,32 @@ def _distinct_issues(choices: list[Scalar]) -> Iterator[Issue]:
 
 
 class SpaceFile(Frozen):
-    """A file under search_spaces/; `include` is relative to the file itself."""
+    """A search space for studies to include."""
 
-    include: list[str] = Field(default_factory=list)
-    parameters: dict[str, ParameterConfig] = Field(default_factory=dict)
-    constraints: list[str] = Field(default_factory=list)
-    note: str | None = None
+    include: list[str] = Field(
+        default_factory=list, description="More space files, relative to this file."
+    )
+    parameters: dict[str, ParameterConfig] = Field(
+        default_factory=dict, description="Parameters by name, in order."
+    )
+    constraints: list[str] = Field(
+        default_factory=list, description="What every legal point satisfies."
+    )
+    note: str | None = Field(default=None, description="Free text.")
 
 
 class SpaceConfig(Frozen):
-    """The `space:` section of a study; `include` is relative to the study file."""
+    """What is searched: included space files, inline parameters, constraints, start points."""
 
-    include: list[str] = Field(default_factory=list)
-    parameters: dict[str, ParameterConfig] = Field(default_factory=dict)
-    constraints: list[str] = Field(default_factory=list)
-    start: list[dict[str, Scalar]] = Field(default_factory=list)
+    include: list[str] = Field(
+        default_factory=list, description="Space files, relative to the study file."
+    )
+    parameters: dict[str, ParameterConfig] = Field(
+        default_factory=dict, description="Parameters by name, in order, after the included ones."
+    )
+    constraints: list[str] = Field(
+        default_factory=list, description="What every legal point satisfies."
+    )
+    start: list[dict[str, Scalar]] = Field(
+        default_factory=list, description="Known-good points, measured right after the baseline."
+    )

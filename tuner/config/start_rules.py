@@ -30,17 +30,25 @@ class _Finding:
 def check_start(space: MergedSpace, document: Document, path: DocPath) -> None:
     """Every start point has known names, legal values, satisfies all, and leaves nothing open."""
     points = document.get(path)
-    for index, point in enumerate(points if isinstance(points, list) else ()):
-        is_repeated = point in points[:index]
-        found = (
-            [_Finding("must be distinct", "Remove one of them.")]
-            if is_repeated
-            else (list(_findings(space, point)) if isinstance(point, dict) else [])
-        )
-        for finding in found:
+    for index in range(len(points) if isinstance(points, list) else 0):
+        for finding in _findings_at(space, document, (*path, index), points[:index]):
             at = (*path, index, finding.name) if finding.name else (*path, index)
             problem = document.problem(at, finding.message, finding.hint, of_key=finding.is_key)
             document.problems.append(problem)
+
+
+def _findings_at(
+    space: MergedSpace, document: Document, at: DocPath, earlier: list[Point]
+) -> list[_Finding]:
+    """What is wrong with one point; nothing where it is no mapping of plain values at all."""
+    point = document.get(at)
+    is_plain = isinstance(point, dict) and all(
+        isinstance(value, bool | int | float | str) and (*at, name) not in document.surprises
+        for name, value in point.items()
+    )
+    if is_plain and repr(point) in map(repr, earlier):
+        return [_Finding("must be distinct", "Remove one of them.")]
+    return list(_findings(space, point)) if is_plain else []
 
 
 def _findings(space: MergedSpace, point: Point) -> Iterator[_Finding]:

@@ -7,9 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tuner.config.base import Duration, Frozen, Issue, exactly_one, repeated
+from tuner.config.base import (
+    Frozen,
+    Issue,
+    PositiveDuration,
+    exactly_one,
+    repeated,
+    schema_with_one_of,
+)
 from tuner.config.engine import EngineConfig
-from tuner.config.metric_names import DIRECTIONS, unknown_metric
+from tuner.config.metric_names import DIRECTIONS, metrics_to, unknown_metric
 from tuner.config.space import SpaceConfig
 from tuner.config.workload import LoadConfig, WorkloadConfig
 
@@ -17,10 +24,25 @@ from tuner.config.workload import LoadConfig, WorkloadConfig
 class ObjectiveConfig(Frozen):
     """One metric to maximise or minimise, the load point it is read at, outcome constraints."""
 
-    maximize: str | None = None
-    minimize: str | None = None
-    at: LoadConfig | None = None
-    constraints: list[str] = Field(default_factory=list)
+    model_config = schema_with_one_of(("maximize", "minimize"))
+
+    maximize: str | None = Field(
+        default=None,
+        description="Metric where more is better.",
+        json_schema_extra={"examples": [*metrics_to("maximize")]},
+    )
+    minimize: str | None = Field(
+        default=None,
+        description="Metric where less is better.",
+        json_schema_extra={"examples": [*metrics_to("minimize")]},
+    )
+    at: LoadConfig | None = Field(
+        default=None, description="One of the load points; required when there are several."
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        description="What a server must keep, such as ttft_p95_ms <= 1.10 * baseline.",
+    )
 
     @property
     def metric(self) -> str:
@@ -33,7 +55,7 @@ class ObjectiveConfig(Frozen):
         return "maximize" if self.maximize is not None else "minimize"
 
     def issues(self) -> Iterator[Issue]:
-        """One known metric in its own direction; outcome constraints that can be computed."""
+        """One known metric in its own direction; no outcome constraint twice."""
         yield from exactly_one(self, ("maximize", "minimize"))
         for direction in ("maximize", "minimize"):
             metric = getattr(self, direction)
@@ -46,29 +68,43 @@ class ObjectiveConfig(Frozen):
 
 
 class SearchConfig(Frozen):
-    """How the space is searched. `keep_going`: launch on although no draft is ever accepted."""
+    """How the space is searched."""
 
-    sampler: Literal["model", "tpe", "gp", "random", "grid"] = "model"
-    pruner: Literal["paired", "wilcoxon", "median", "none"] = "paired"
-    seed: int = 7
-    startup_trials: int = Field(default=5, ge=1)
-    baseline_every: int = Field(default=8, ge=0)
-    keep_going: bool = False
+    sampler: Literal["model", "tpe", "gp", "random", "grid"] = Field(
+        default="model", description="Who suggests the next server."
+    )
+    pruner: Literal["paired", "wilcoxon", "median", "none"] = Field(
+        default="paired", description="Who stops a hopeless trial early."
+    )
+    seed: int = Field(default=7, description="Makes the order of prompts and suggestions repeat.")
+    startup_trials: int = Field(
+        default=5, ge=1, description="Trials before the sampler learns from them."
+    )
+    baseline_every: int = Field(
+        default=8, ge=0, description="Measure the baseline again after so many trials; 0: never."
+    )
+    keep_going: bool = Field(
+        default=False, description="Launch on although the draft is never accepted."
+    )
 
 
 class BudgetConfig(Frozen):
-    """What the search may spend: server launches and wall time (seconds)."""
+    """What the search may spend: server launches and wall time."""
 
-    launches: int = Field(default=30, ge=1)
-    wall: Duration | None = Field(default=None, gt=0)
+    launches: int = Field(default=30, ge=1, description="Server launches, the baseline included.")
+    wall: PositiveDuration | None = Field(default=None, description="Wall time of the search.")
 
 
 class ConfirmConfig(Frozen):
     """How many finalists are re-launched, in how many interleaved rounds."""
 
-    finalists: int = Field(default=3, ge=1)
-    rounds: int = Field(default=4, ge=2)
-    max_rounds: int | None = Field(default=None, ge=2)
+    finalists: int = Field(default=3, ge=1, description="Best servers to launch again.")
+    rounds: int = Field(
+        default=4, ge=2, description="Launches of each finalist and of the baseline."
+    )
+    max_rounds: int | None = Field(
+        default=None, ge=2, description="Go on to so many rounds while the answer is open."
+    )
 
     def issues(self) -> Iterator[Issue]:
         """Room for the planned rounds."""
@@ -80,16 +116,21 @@ class ConfirmConfig(Frozen):
 class FidelityConfig(Frozen):
     """Whether outputs are compared with the baseline's, and how strictly."""
 
-    compare: Literal["greedy_text", "off"] = "greedy_text"
-    tolerance: Literal["calibrated", "strict"] = "calibrated"
+    compare: Literal["greedy_text", "off"] = Field(
+        default="greedy_text", description="Compare texts at temperature 0, or nothing."
+    )
+    tolerance: Literal["calibrated", "strict"] = Field(
+        default="calibrated",
+        description="calibrated: as far as the baseline differs from itself; strict: not at all.",
+    )
 
 
 class LocalExecution(Frozen):
     """Trials run on this machine; `parallel` servers side by side."""
 
     kind: Literal["local"] = "local"
-    parallel: int = Field(default=1, ge=1)
-    gpus: list[int] | None = None
+    parallel: int = Field(default=1, ge=1, description="Servers side by side.")
+    gpus: list[int] | None = Field(default=None, description="GPUs that may be used; null: all.")
 
     def issues(self) -> Iterator[Issue]:
         """GPU numbers as the driver counts them."""
@@ -103,9 +144,9 @@ class RayExecution(Frozen):
     """Trials run as tasks of an existing Ray cluster."""
 
     kind: Literal["ray"]
-    address: str = "auto"
-    gpus_per_server: int = Field(default=1, ge=0)
-    parallel: int = Field(default=1, ge=1)
+    address: str = Field(default="auto", description="Of the cluster's head.")
+    gpus_per_server: int = Field(default=1, ge=0, description="GPUs one trial reserves.")
+    parallel: int = Field(default=1, ge=1, description="Servers side by side.")
 
 
 ExecutionConfig = Annotated[LocalExecution | RayExecution, Field(discriminator="kind")]
@@ -114,7 +155,10 @@ ExecutionConfig = Annotated[LocalExecution | RayExecution, Field(discriminator="
 class StudyConfig(Frozen):
     """A validated study file; what `tuner check` accepts."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="Names the folder under results/.",
+    )
     engine: EngineConfig
     space: SpaceConfig
     workload: WorkloadConfig
@@ -124,5 +168,7 @@ class StudyConfig(Frozen):
     confirm: ConfirmConfig = ConfirmConfig()
     fidelity: FidelityConfig = FidelityConfig()
     execution: ExecutionConfig = LocalExecution()
-    storage: str | None = None
-    note: str | None = None
+    storage: str | None = Field(
+        default=None, description="Database URL; null: sqlite:///results/NAME/study.db."
+    )
+    note: str | None = Field(default=None, description="Free text.")

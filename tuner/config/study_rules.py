@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tuner.config.base import nearest
+from tuner.config.base import nearest, repeated
 from tuner.config.checking import piece
 from tuner.config.document import DocPath, Document
 from tuner.config.environment import is_nccl
@@ -48,15 +48,29 @@ def check_objective(study: Document) -> None:
     _check_goodput(study)
 
 
+def check_load(study: Document) -> None:
+    """Load points are distinct, also where another part of the workload is broken."""
+    points = _written_points(study)
+    labels = [point.label() if point is not None else f"broken {i}" for i, point in points]
+    for issue in repeated(labels, _LOAD):
+        study.problems.append(study.problem(issue.at, issue.message, issue.hint))
+
+
+_LOAD = ("workload", "load")
+
+
+def _written_points(study: Document) -> list[tuple[int, LoadConfig | None]]:
+    found = study.get(_LOAD)
+    count = len(found) if isinstance(found, list) else 0
+    return [(index, piece(study, (*_LOAD, index), LoadConfig)) for index in range(count)]
+
+
 def _load_points(study: Document) -> list[LoadConfig] | None:
     """The load points; None while any is broken."""
-    section = ("workload", "load")
-    if not study.has(section):
+    if not study.has(_LOAD):
         return [LoadConfig(concurrency=1)] if study.has(("workload",)) else None
-    found = study.get(section)
-    count = len(found) if isinstance(found, list) else 0
-    points = [piece(study, (*section, index), LoadConfig) for index in range(count)]
-    sound = [point for point in points if point is not None]
+    points = _written_points(study)
+    sound = [point for _, point in points if point is not None]
     return sound if sound and len(sound) == len(points) else None
 
 

@@ -7,15 +7,32 @@ from typing import Literal
 
 from pydantic import Field
 
-from tuner.config.base import Duration, Frozen, Issue, exactly_one, repeated
+from tuner.config.base import (
+    Frozen,
+    Issue,
+    PositiveDuration,
+    exactly_one,
+    repeated,
+    schema_with_one_of,
+)
 
 
 class PromptsConfig(Frozen):
     """Where prompts come from: a file, or a built-in set; `categories` keeps only some."""
 
-    file: str | None = None
-    builtin: Literal["mixed"] | None = None
-    categories: list[str] | None = None
+    model_config = schema_with_one_of(("file", "builtin"))
+
+    file: str | None = Field(
+        default=None,
+        description="JSONL with prompt, messages or turns; ShareGPT JSON; or plain lines.",
+    )
+    builtin: Literal["mixed"] | None = Field(
+        default=None,
+        description="A set that comes with the tuner: editing, extraction, chat, code.",
+    )
+    categories: list[str] | None = Field(
+        default=None, description="Keep only prompts of these categories."
+    )
 
     def issues(self) -> Iterator[Issue]:
         """Exactly one source; categories that keep something."""
@@ -28,8 +45,10 @@ class PromptsConfig(Frozen):
 class OutputTokensConfig(Frozen):
     """At most `max` tokens, or `exactly` so many (end-of-text ignored)."""
 
-    max: int | None = Field(default=None, ge=1)
-    exactly: int | None = Field(default=None, ge=1)
+    model_config = schema_with_one_of(("max", "exactly"))
+
+    max: int | None = Field(default=None, ge=1, description="Stop there or at end-of-text.")
+    exactly: int | None = Field(default=None, ge=1, description="Ignore end-of-text.")
 
     def issues(self) -> Iterator[Issue]:
         """Exactly one of both."""
@@ -39,10 +58,18 @@ class OutputTokensConfig(Frozen):
 class LoadConfig(Frozen):
     """One load point: closed loop at `concurrency`, open loop at `rate`/s, or a trace file."""
 
-    concurrency: int | None = Field(default=None, ge=1)
-    rate: float | None = Field(default=None, gt=0)
-    arrivals: Literal["poisson", "constant"] = "poisson"
-    trace: str | None = None
+    model_config = schema_with_one_of(("concurrency", "rate", "trace"))
+
+    concurrency: int | None = Field(
+        default=None, ge=1, description="So many requests are always running (closed loop)."
+    )
+    rate: float | None = Field(
+        default=None, gt=0, description="So many requests arrive per second (open loop)."
+    )
+    arrivals: Literal["poisson", "constant"] = Field(
+        default="poisson", description="How arrivals at a rate are spaced."
+    )
+    trace: str | None = Field(default=None, description="File of arrival times.")
 
     def issues(self) -> Iterator[Issue]:
         """Exactly one kind of load; arrivals only where they are drawn."""
@@ -64,39 +91,54 @@ class LoadConfig(Frozen):
 class LimitsConfig(Frozen):
     """Service limits a request must keep to count as good (`goodput_per_s`); milliseconds."""
 
-    ttft_ms: float | None = Field(default=None, gt=0)
-    tpot_ms: float | None = Field(default=None, gt=0)
-    e2e_ms: float | None = Field(default=None, gt=0)
+    ttft_ms: float | None = Field(default=None, gt=0, description="Time to the first token.")
+    tpot_ms: float | None = Field(default=None, gt=0, description="Time per further token.")
+    e2e_ms: float | None = Field(default=None, gt=0, description="The whole request.")
+
+    def issues(self) -> Iterator[Issue]:
+        """At least one limit."""
+        if self.ttft_ms is None and self.tpot_ms is None and self.e2e_ms is None:
+            message = "must have at least one of ttft_ms, tpot_ms, e2e_ms, got none"
+            yield Issue(message, "Add one, or remove limits.", is_absence=True)
 
 
 class TimeoutsConfig(Frozen):
     """Patience in seconds while measuring; exceeding one ends the trial as STALLED."""
 
-    first_token: Duration = Field(default=120.0, gt=0)
-    between_chunks: Duration = Field(default=60.0, gt=0)
-    request: Duration = Field(default=600.0, gt=0)
-    block: Duration = Field(default=3600.0, gt=0)
+    first_token: PositiveDuration = Field(default=120.0, description="Until a first token.")
+    between_chunks: PositiveDuration = Field(default=60.0, description="Between two chunks.")
+    request: PositiveDuration = Field(default=600.0, description="For one request.")
+    block: PositiveDuration = Field(default=3600.0, description="For one block of prompts.")
 
 
 class WorkloadConfig(Frozen):
-    """Prompts in fixed blocks, held-out prompts, output length, load points.
-
-    Args:
-        warm_up: requests per load point before the clock starts; None: as many as the load's
-            concurrency, at least 2.
-        cache: `unique` prefixes prompts with a seeded tag per launch; `flush` empties the cache
-            between blocks; `keep` leaves it alone; `off` asks the engine not to cache.
-    """
+    """Prompts in fixed blocks, held-out prompts, output length, load points."""
 
     prompts: PromptsConfig
-    blocks: int = Field(default=6, ge=1)
-    block_size: int = Field(default=8, ge=1)
-    held_out: int = Field(default=48, ge=0)
+    blocks: int = Field(
+        default=6, ge=1, description="Blocks per trial; trials are compared block by block."
+    )
+    block_size: int = Field(default=8, ge=1, description="Prompts per block.")
+    held_out: int = Field(
+        default=48, ge=0, description="Prompts the search never sees, for the confirmation."
+    )
     output_tokens: OutputTokensConfig = OutputTokensConfig(max=512)
-    temperature: float = Field(default=0.0, ge=0)
-    load: list[LoadConfig] = Field(default_factory=lambda: [LoadConfig(concurrency=1)])
-    warm_up: int | None = Field(default=None, ge=0)
-    cache: Literal["auto", "unique", "flush", "keep", "off"] = "auto"
+    temperature: float = Field(default=0.0, ge=0, description="0: greedy.")
+    load: list[LoadConfig] = Field(
+        default_factory=lambda: [LoadConfig(concurrency=1)],
+        description="Load points, all measured in the same launch.",
+    )
+    warm_up: int | None = Field(
+        default=None,
+        ge=0,
+        description="Requests per load point before the clock starts; null: as many as the "
+        "load's concurrency, at least 2.",
+    )
+    cache: Literal["auto", "unique", "flush", "keep", "off"] = Field(
+        default="auto",
+        description="Prompt cache: unique prefixes prompts with a tag per launch, flush empties "
+        "it between blocks, keep leaves it alone, off asks the engine not to cache.",
+    )
     limits: LimitsConfig | None = None
     timeouts: TimeoutsConfig = TimeoutsConfig()
 

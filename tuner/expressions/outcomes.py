@@ -6,6 +6,7 @@ Knows no metric: which names exist is the caller's to check.
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import dataclass
 
 from tuner.expressions.compiler import Compiler, syntax_tree
@@ -32,17 +33,19 @@ class OutcomeConstraint:
         return BASELINE in self.bound.names
 
     def limit(self, baseline: float | None) -> float:
-        """The bound as a number; raises MissingName when it needs an absent baseline."""
-        env = {} if baseline is None else {BASELINE: baseline}
+        """The bound as a number; raises MissingName when it needs a baseline that is absent."""
+        is_absent = baseline is None or math.isnan(baseline)
+        env = {} if is_absent else {BASELINE: baseline}
         return float(number_of(self.bound.evaluate(env)))
 
     def violation(self, value: float, baseline: float | None = None) -> float:
         """How far the value is on the wrong side, relative to the bound; <= 0 is satisfied.
 
         The scale is the bound's magnitude (1 where the bound is 0). A NaN value is violated by 1.
+        Raises MissingName as `limit` does.
         """
         limit = self.limit(baseline)
-        if value != value:
+        if math.isnan(value):
             return 1.0
         excess = value - limit if self.op in ("<=", "<") else limit - value
         if self.op == "==":
