@@ -1,0 +1,90 @@
+"""What a new trial may know of the earlier ones."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tuner.args import ServerArgs
+from tuner.search.history import DEFAULT_LAUNCH_NOISE, History
+from tuner.store.record import ArgsRecord
+
+
+@pytest.fixture
+def history(objective, trial) -> History:
+    records = [
+        trial(0, "baseline", (100.0, 110.0), vs_baseline=1.0),
+        trial(1, speeds=(130.0, 143.0), vs_baseline=1.3),
+        trial(2, "failed", failure="out_of_memory", value=None, vs_baseline=None),
+        trial(3, "failed", failure="interrupted", value=None, vs_baseline=None),
+        trial(4, "infeasible", failure="infeasible", value=None, vs_baseline=None),
+        trial(5, speeds=(150.0, 160.0), vs_baseline=1.5, constraints={"ttft": 0.2}),
+        trial(6, "pruned", (80.0,), vs_baseline=0.8),
+    ]
+    return History(objective, records)
+
+
+def test_the_best_is_feasible_and_complete(history: History) -> None:
+    best = history.best()
+    assert best is not None
+    assert best.number == 1, "trial 5 breaks a constraint, trial 6 was pruned"
+
+
+def test_launches_are_what_was_really_started(history: History) -> None:
+    assert history.launches == 6
+
+
+
+def test_the_same_server_is_never_launched_twice(history: History, trial) -> None:
+    args = ServerArgs(flags={"speculative-num-steps": 3})
+    assert history.twin_of(args) is None
+    history.add(trial(7, digest=args.digest))
+    assert history.twin_of(args).number == 7
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "stands"),
+    [
+        ("pruned", None, True),
+        ("infeasible", "infeasible", True),
+        ("failed", "out_of_memory", True),
+        ("failed", "died", True),
+        ("failed", "interrupted", False),
+        ("failed", "port_in_use", False),
+        ("failed", "unexpected", False),
+    ],
+)
+def test_only_a_fault_of_the_server_itself_stands(history, trial, state, failure, stands) -> None:
+    args = ServerArgs(flags={"steps": 9})
+    history.add(trial(9, state, digest=args.digest, failure=failure))
+    assert (history.twin_of(args) is not None) is stands
+
+
+def test_equal_effective_values_make_a_twin_only_where_the_engine_reports_the_flag(
+    history, trial
+) -> None:
+    history.add(
+        trial(8, effective_digest="same", requested_args=ArgsRecord(flags={"draft-tokens": 8}))
+    )
+    other = ServerArgs(flags={"draft-tokens": 4})
+    assert history.effective_twin(other, "same", {"draft-tokens", "steps"}).number == 8
+    assert history.effective_twin(other, "same", {"steps"}) is None
+    assert history.effective_twin(other, "", {"draft-tokens"}) is None
+
+
+def test_baselines_are_pooled_and_tell_the_launch_noise(history, trial) -> None:
+    assert history.baseline_blocks() == pytest.approx((100.0, 110.0))
+    assert history.launch_noise() == DEFAULT_LAUNCH_NOISE
+    history.add(trial(7, "baseline", (110.0, 121.0)))
+    assert history.baseline_blocks() == pytest.approx((math.sqrt(11000), math.sqrt(13310)))
+    assert history.launch_noise() == pytest.approx(math.log(1.1) / math.sqrt(2))
+    assert history.baseline_metrics() == {"output_tokens_per_s": pytest.approx(110.25)}
+
+
+def test_failures_in_a_row_end_at_the_last_success(history, trial) -> None:
+    assert history.last_failures() == []
+    history.add(trial(7, "failed", failure="died"))
+    history.add(trial(8, "reused"))
+    history.add(trial(9, "failed", failure="died"))
+    assert [record.number for record in history.last_failures()] == [9, 7]

@@ -1,0 +1,69 @@
+"""Why a search ends: budget, host, draft."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tuner.search.history import History
+from tuner.search.stopping import draft_trouble, host_trouble, spent_budget
+
+MODEL = SimpleNamespace(draft_source=lambda args: "model")
+LOOKUP = SimpleNamespace(draft_source=lambda args: "lookup")
+
+
+def test_budget_in_launches_and_in_time() -> None:
+    assert spent_budget(29, 30, None) is None
+    assert spent_budget(30, 30, None).why == "the budget of 30 launches is used up"
+    assert "wall-time" in spent_budget(3, 30, -1.0).why
+    assert spent_budget(3, 30, 5.0) is None
+
+
+def failures(trial, *reasons: str, kind: str = "launch_crash"):
+    return [
+        trial(i + 1, "failed", failure=kind, reason=reason) for i, reason in enumerate(reasons)
+    ]
+
+
+def test_the_same_words_three_times_in_a_row_are_the_hosts_fault(objective, trial) -> None:
+    history = History(objective, failures(trial, "no shm", "no shm"))
+    assert host_trouble(history) is None
+    history.add(trial(3, "failed", failure="launch_crash", reason="no shm"))
+    stop = host_trouble(history)
+    assert stop.is_host_fault
+    assert "no shm" in stop.why
+
+
+def test_different_failures_are_the_servers_own(objective, trial) -> None:
+    history = History(objective, failures(trial, "topk 2", "topk 4", "topk 8"))
+    assert host_trouble(history) is None
+
+
+def test_three_faults_of_ours_stop_the_run_whatever_their_words(objective, trial) -> None:
+    history = History(objective, failures(trial, "a", "b", "c", kind="unexpected"))
+    assert host_trouble(history).is_host_fault
+
+
+def test_a_draft_that_is_never_accepted_stops_speculation(objective, trial, accepted) -> None:
+    history = History(objective, [trial(1, acceptance=accepted(0, 200))])
+    stop = draft_trouble(MODEL, history, keep_going=False)
+    assert "never accepted" in stop.why
+    assert "tuner draft inspect" in stop.hint
+    assert not stop.is_host_fault
+    assert draft_trouble(MODEL, history, keep_going=True) is None
+    assert draft_trouble(LOOKUP, history, keep_going=False) is None, "another n may find matches"
+
+
+@pytest.mark.parametrize(("taken", "drafted"), [(1, 200), (0, 7)])
+def test_little_evidence_stops_nothing(objective, trial, accepted, taken, drafted) -> None:
+    history = History(objective, [trial(1, acceptance=accepted(taken, drafted))])
+    assert draft_trouble(MODEL, history, keep_going=False) is None
+
+
+def test_a_draft_the_engine_refuses_stops_speculation_whatever_keep_going_says(
+    objective, trial
+) -> None:
+    refused = trial(1, "failed", failure="launch_crash", reason="vocab", is_draft_fault=True)
+    stop = draft_trouble(MODEL, History(objective, [refused]), keep_going=True)
+    assert stop.why == "the draft model cannot be used: vocab"

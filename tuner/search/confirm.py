@@ -1,0 +1,224 @@
+"""Owns the confirmation: finalists and baseline launched again, interleaved, on held-out prompts.
+
+The order is A B C, C B A, A B C …: a slow drift of the machine cancels between rounds. Every
+launch is stored as it ends, so an interrupted confirmation goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from tuner.args import ServerArgs, digest_of
+from tuner.config.study import ConfirmConfig, FidelityConfig
+from tuner.errors import TrialFailure
+from tuner.events import ConfirmationProgressed
+from tuner.measure.checks import check_measurement
+from tuner.measure.fidelity import compare_outputs, verdict
+from tuner.measure.metrics import summarize
+from tuner.measure.records import Block, RequestRecord
+from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
+from tuner.search.history import History
+from tuner.search.recommend import Finalist, Verdict, decide
+from tuner.search.recording import args_record, finite
+from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
+
+
+class LaunchKeeper(Protocol):
+    """Keeps confirmation launches and gives them back."""
+
+    def launches(self) -> list[ConfirmationLaunch]:
+        """Every stored launch of the study, oldest first."""
+        ...
+
+    def keep_launch(self, launch: ConfirmationLaunch, blocks: Sequence[Block]) -> None:
+        """Make a launch and its raw blocks durable."""
+        ...
+
+    def launch_blocks(self, order: int) -> list[Block]:
+        """The raw blocks of a stored launch."""
+        ...
+
+    def launch_folder(self, order: int) -> Path:
+        """Where a launch's raw files go."""
+        ...
+
+
+@dataclass(slots=True)
+class Campaign:
+    """One confirmation: the servers by trial (0 is the baseline), and its launches so far."""
+
+    bench: Bench
+    keeper: LaunchKeeper
+    config: ConfirmConfig
+    servers: Mapping[int, ServerArgs]
+    launches: list[ConfirmationLaunch] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Identity of this set of servers on these prompts."""
+        digests = sorted(args.digest for args in self.servers.values())
+        return digest_of([digests, self.bench.workload.digest, self.bench.objective.text])
+
+    def launch_of(self, round_: int, trial: int) -> ConfirmationLaunch | None:
+        """The stored launch of a server in a round."""
+        for launch in self.launches:
+            if (launch.round, launch.trial) == (round_, trial):
+                return launch
+        return None
+
+
+def select_finalists(bench: Bench, history: History, count: int) -> list[TrialRecord]:
+    """The best complete, feasible, real servers of the search, distinct by server."""
+    chosen: list[TrialRecord] = []
+    digests: set[str] = set()
+    for record in history.ranked():
+        if record.digest in digests or record.is_synthetic:
+            continue
+        chosen.append(record)
+        digests.add(record.digest)
+    return chosen[:count]
+
+
+def confirm(
+    campaign: Campaign, fidelity: FidelityConfig, reasons: Sequence[str] = ()
+) -> RecommendationRecord:
+    """Run what is missing of the confirmation and give the verdict.
+
+    Raises:
+        Interrupted: the user stopped it; finished launches are stored.
+    """
+    bench = campaign.bench
+    stored = campaign.keeper.launches()
+    campaign.launches = [launch for launch in stored if launch.campaign == campaign.name]
+    finalists = [
+        Finalist(trial, args.digest, bench.engine.complexity(args))
+        for trial, args in campaign.servers.items()
+        if trial != 0
+    ]
+    if not finalists:
+        empty = Verdict(None, (), tuple(reasons) or ("No server was better in the search.",), None)
+        return recommendation(campaign, empty, "not checked")
+    rounds = campaign.config.rounds
+    for round_ in range(rounds):
+        run_round(campaign, round_, rounds)
+    judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}
+    result = decide(bench.objective, finalists, campaign.launches, judged)
+    chosen = judged.get(result.winner.digest, "") if result.winner else "not checked"
+    return recommendation(campaign, result, chosen)
+
+
+def order_of(round_: int, trials: Sequence[int]) -> list[int]:
+    """Servers of a round in launching order: forwards, then backwards, in turn."""
+    return list(trials) if round_ % 2 == 0 else list(reversed(trials))
+
+
+def run_round(campaign: Campaign, round_: int, rounds: int) -> None:
+    """Launch every server of a round that was not launched yet."""
+    for trial in order_of(round_, list(campaign.servers)):
+        launch = campaign.launch_of(round_, trial)
+        if launch is None:
+            order = 1 + max((each.order for each in campaign.keeper.launches()), default=-1)
+            launch, blocks = run_launch(campaign, round_, order, trial)
+            campaign.keeper.keep_launch(launch, blocks)
+            campaign.launches.append(launch)
+        campaign.bench.observer(ConfirmationProgressed(round_, rounds, trial, launch.value))
+
+
+def run_launch(
+    campaign: Campaign, round_: int, order: int, trial: int
+) -> tuple[ConfirmationLaunch, list[Block]]:
+    """One launch on the held-out prompts; a failure is recorded, not raised."""
+    bench, args, run = campaign.bench, campaign.servers[trial], ServerRun()
+    plan = LaunchPlan(
+        number=trial,
+        args=args,
+        blocks=bench.workload.held_out_blocks,
+        loads=(bench.objective.load,),
+        folder=campaign.keeper.launch_folder(order),
+        label=f"confirm-{round_}-{trial}",
+    )
+    common = {
+        "campaign": campaign.name,
+        "round": round_,
+        "order": order,
+        "trial": trial,
+        "digest": args.digest,
+    }
+    try:
+        bench.runner.run(bench, plan, run, never)
+        measurement = summarize(run.blocks, acceptance=run.acceptance, limits=None)
+        check_measurement(measurement, trial == 0)
+    except TrialFailure as failure:
+        failed = {"value": None, "failure": failure.kind.label, "reason": failure.reason}
+        return ConfirmationLaunch(**common, **failed, seconds=run.seconds()), run.blocks
+    summary = measurement.at(bench.objective.load)
+    launch = ConfirmationLaunch(
+        **common,
+        value=bench.objective.value(measurement),
+        per_block=[v if math.isfinite(v) else 0.0 for v in
+                   bench.objective.block_values(measurement)],
+        metrics=finite(summary.metrics),
+        acceptance_length=summary.acceptance.length if summary.acceptance else None,
+        seconds=run.seconds(),
+    )  # fmt: skip
+    return launch, run.blocks
+
+
+# ---- fidelity ------------------------------------------------------------------------------
+def answers_of(campaign: Campaign, trial: int, round_: int) -> list[RequestRecord]:
+    """The answers of one launch, from its stored blocks."""
+    launch = campaign.launch_of(round_, trial)
+    if launch is None or launch.failure:
+        return []
+    return [
+        record for block in campaign.keeper.launch_blocks(launch.order) for record in block.records
+    ]
+
+
+def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfig) -> str:
+    """Whether a finalist answers like the baseline: `match`, `off`, or what differs.
+
+    The control is the baseline against itself in the next round: the noise floor of the machine.
+    """
+    if config.compare == "off":
+        return "off"
+    reference, again = answers_of(campaign, 0, 0), answers_of(campaign, 0, 1)
+    answers = answers_of(campaign, finalist.trial, 0)
+    if not reference or not again or not answers:
+        return "not checked"
+    control = compare_outputs(reference, again)
+    found = verdict(
+        compare_outputs(reference, answers), control, strict=config.tolerance == "strict"
+    )
+    return "match" if found.ok else found.text
+
+
+# ---- the end -------------------------------------------------------------------------------
+def recommendation(campaign: Campaign, result: Verdict, fidelity: str) -> RecommendationRecord:
+    """The verdict as it is stored, shown and exported."""
+    bench, winner = campaign.bench, result.winner
+    args = campaign.servers[winner.trial if winner else 0]
+    return RecommendationRecord(
+        verdict="use" if winner else "keep_baseline",
+        trial=winner.trial if winner else 0,
+        server_args=args_record(args),
+        digest=args.digest,
+        ratio=winner.ratio if winner else None,
+        low=winner.low if winner else None,
+        high=winner.high if winner else None,
+        constraints_met=winner.constraints_met if winner else True,
+        fidelity=fidelity,
+        held_out=True,
+        smallest_detectable=result.smallest_detectable,
+        reasons=list(result.reasons),
+        finalists=list(result.finalists),
+        is_simulated=bench.runner.is_simulated,
+        objective=bench.objective.text,
+        load=bench.objective.load.label,
+        finished_utc=datetime.now(UTC).isoformat(),
+    )

@@ -1,0 +1,161 @@
+"""Owns what the study knows so far, seen from one new trial: twins, baseline, references.
+
+Built from stored records alone, so that a resumed study knows exactly what it knew before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tuner.args import ServerArgs
+from tuner.errors import FailureKind
+from tuner.search.objective import Objective, pooled_reference
+from tuner.store.record import LoadPointRecord, TrialRecord
+
+MEASURED = frozenset({"baseline", "complete", "pruned"})
+DEFAULT_LAUNCH_NOISE = 0.02
+"""Launch-to-launch standard deviation of log speed assumed until the baseline was repeated."""
+
+
+@dataclass(slots=True)
+class History:
+    """Finished trials of one study, in order."""
+
+    objective: Objective
+    records: list[TrialRecord] = field(default_factory=list)
+
+    def add(self, record: TrialRecord) -> None:
+        """Take note of a finished trial."""
+        self.records.append(record)
+
+    @property
+    def baselines(self) -> list[TrialRecord]:
+        """Every launch of the baseline that was measured, oldest first."""
+        return [record for record in self.records if record.state == "baseline"]
+
+    @property
+    def launches(self) -> int:
+        """How many launches the finished trials cost."""
+        return sum(1 for record in self.records if record.state not in ("infeasible", "reused"))
+
+    def twin_of(self, args: ServerArgs) -> TrialRecord | None:
+        """An earlier trial of the very same server whose outcome stands: it was measured, or it
+        failed by its own fault (the same server is never launched twice)."""
+        digest = args.digest
+        for record in self.records:
+            if record.digest == digest and outcome_stands(record):
+                return record
+        return None
+
+    def effective_twin(
+        self, args: ServerArgs, effective_digest: str, effective: Iterable[str]
+    ) -> TrialRecord | None:
+        """A measured trial whose running server reported the same effective values.
+
+        Only where every flag in which the two requests differ is among the reported values:
+        an engine that does not report a flag cannot prove two servers equal.
+        """
+        reported = set(effective)
+        for record in self.records:
+            if record.state not in ("baseline", "complete") or not effective_digest:
+                continue
+            if record.effective_digest != effective_digest:
+                continue
+            if differing_flags(args, record) <= reported:
+                return record
+        return None
+
+    def baseline_blocks(self) -> tuple[float, ...]:
+        """The objective per block, pooled over all launches of the baseline."""
+        return pooled_reference([block_values(self.objective, r) for r in self.baselines])
+
+    def baseline_metrics(self) -> dict[str, float]:
+        """Every metric at the objective's load: the median over launches of the baseline."""
+        points = [at_objective(self.objective, record) for record in self.baselines]
+        names = sorted({name for point in points if point for name in point.metrics})
+        return {
+            name: float(np.median([p.metrics[name] for p in points if p and name in p.metrics]))
+            for name in names
+        }
+
+    def launch_noise(self) -> float:
+        """Standard deviation of log speed between launches of one server, from the baseline's
+        repeats; a default until there are two."""
+        means = [
+            float(np.mean(np.log(values)))
+            for record in self.baselines
+            if (values := [v for v in block_values(self.objective, record) if v > 0])
+        ]
+        if len(means) < 2:
+            return DEFAULT_LAUNCH_NOISE
+        return float(np.std(means, ddof=1))
+
+    def ranked(self) -> list[TrialRecord]:
+        """Complete, feasible trials, best ratio to the baseline first."""
+        complete = [
+            record
+            for record in self.records
+            if record.state == "complete"
+            and record.vs_baseline is not None
+            and is_feasible(record)
+        ]
+        return sorted(complete, key=lambda record: -(record.vs_baseline or 0.0))
+
+    def best(self) -> TrialRecord | None:
+        """The best trial so far; None when nothing beat or matched anything yet."""
+        ranked = self.ranked()
+        return ranked[0] if ranked else None
+
+    def last_failures(self) -> list[TrialRecord]:
+        """The launches at the end of the history that all failed, newest first."""
+        found: list[TrialRecord] = []
+        for record in reversed(self.records):
+            if record.state in ("infeasible", "reused"):
+                continue
+            if record.state != "failed":
+                break
+            found.append(record)
+        return found
+
+
+def outcome_stands(record: TrialRecord) -> bool:
+    """True when launching the same server again would only repeat the outcome."""
+    if record.state in MEASURED or record.state == "infeasible":
+        return True
+    if record.state == "failed" and record.failure:
+        return FailureKind.from_label(record.failure).is_config_fault
+    return False
+
+
+def is_feasible(record: TrialRecord) -> bool:
+    """True when every outcome constraint is satisfied."""
+    return all(violation <= 0 for violation in record.constraints.values())
+
+
+def at_objective(objective: Objective, record: TrialRecord) -> LoadPointRecord | None:
+    """The record's load point that the objective reads."""
+    for point in record.load_points:
+        if point.load == objective.load.label:
+            return point
+    return None
+
+
+def block_values(objective: Objective, record: TrialRecord) -> tuple[float, ...]:
+    """The objective per block of a stored trial."""
+    point = at_objective(objective, record)
+    values = point.per_block.get(objective.metric, []) if point else []
+    return tuple(math.nan if value is None else value for value in values)
+
+
+def differing_flags(args: ServerArgs, record: TrialRecord) -> set[str]:
+    """Flags that two requests give different values."""
+    other = record.requested_args.flags
+    return {
+        name
+        for name in {*args.flags, *other}
+        if args.flags.get(name) != other.get(name)
+    }

@@ -1,0 +1,232 @@
+"""Owns the verdict: which confirmed server is recommended, or why the baseline is kept.
+
+Pure: launches of the confirmation in, a recommendation out. The search's own numbers, which are
+the best of many noisy ones, play no part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.measure.statistics import gain_interval, mean_interval, smallest_detectable_gain
+from tuner.search.objective import Objective
+from tuner.store.record import ConfirmationLaunch, FinalistRecord
+
+LEVEL = 0.95
+FAITHFUL = ("match", "not checked", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A server that enters the confirmation; trial 0 is the baseline."""
+
+    trial: int
+    digest: str
+    complexity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The winner (None: keep the baseline), every finalist's interval, and the reasons."""
+
+    winner: FinalistRecord | None
+    finalists: tuple[FinalistRecord, ...]
+    reasons: tuple[str, ...]
+    smallest_detectable: float | None
+
+
+def level_for(finalists: int) -> float:
+    """The level of each interval so that all of them hold together at 95 % (Bonferroni)."""
+    return 1.0 - (1.0 - LEVEL) / max(1, finalists)
+
+
+def round_gain(
+    objective: Objective, server: ConfirmationLaunch, baseline: ConfirmationLaunch
+) -> float | None:
+    """Mean log ratio over the held-out blocks of two launches of the same round."""
+    gains = objective.log_gains(server.per_block, baseline.per_block)
+    return float(np.mean(gains)) if gains else None
+
+
+def judge_finalist(
+    objective: Objective,
+    finalist: Finalist,
+    launches: Sequence[ConfirmationLaunch],
+    fidelity: str,
+    level: float,
+) -> FinalistRecord | None:
+    """The finalist's ratio to the baseline over rounds; None below two complete rounds."""
+    pairs = paired_rounds(finalist, launches)
+    gains = [g for server, base in pairs if (g := round_gain(objective, server, base)) is not None]
+    if len(gains) < 2:
+        return None
+    interval = gain_interval(gains, level=level)
+    met = constraints_met(objective, pairs)
+    values = [server.value for server, _ in pairs if server.value]
+    return FinalistRecord(
+        trial=finalist.trial,
+        digest=finalist.digest,
+        ratio=interval.ratio,
+        low=interval.low,
+        high=interval.high,
+        launches=len(gains),
+        constraints_met=met,
+        fidelity=fidelity,
+        value=float(np.mean(values)) if values else None,
+    )
+
+
+def paired_rounds(
+    finalist: Finalist, launches: Sequence[ConfirmationLaunch]
+) -> list[tuple[ConfirmationLaunch, ConfirmationLaunch]]:
+    """The finalist's and the baseline's launch of each round that has both."""
+    baseline = {launch.round: launch for launch in launches if launch.trial == 0}
+    mine = [launch for launch in launches if launch.digest == finalist.digest and launch.trial]
+    return [
+        (launch, baseline[launch.round])
+        for launch in mine
+        if launch.failure is None
+        and launch.round in baseline
+        and baseline[launch.round].failure is None
+    ]
+
+
+def constraints_met(
+    objective: Objective, pairs: Sequence[tuple[ConfirmationLaunch, ConfirmationLaunch]]
+) -> bool:
+    """Outcome constraints on the medians over rounds of the confirmed numbers."""
+    server = median_metrics([launch for launch, _ in pairs])
+    baseline = median_metrics([launch for _, launch in pairs])
+    return all(violation <= 0 for violation in objective.violations(server, baseline).values())
+
+
+def median_metrics(launches: Sequence[ConfirmationLaunch]) -> dict[str, float]:
+    """Each metric's median over launches."""
+    names = sorted({name for launch in launches for name in launch.metrics})
+    return {
+        name: float(np.median([each.metrics[name] for each in launches if name in each.metrics]))
+        for name in names
+    }
+
+
+def decide(
+    objective: Objective,
+    finalists: Sequence[Finalist],
+    launches: Sequence[ConfirmationLaunch],
+    fidelity: Mapping[str, str],
+) -> Verdict:
+    """The verdict over all finalists: the simplest server among those that beat the baseline by
+    more than the noise and that the noise cannot tell from the best."""
+    level = level_for(len(finalists))
+    judged = [
+        record
+        for finalist in finalists
+        if (
+            record := judge_finalist(
+                objective,
+                finalist,
+                launches,
+                fidelity.get(finalist.digest, "not checked"),
+                level,
+            )
+        )
+    ]
+    judged.sort(key=lambda record: -record.ratio)
+    noise = smallest_gain(objective, finalists, launches)
+    usable = [record for record in judged if is_usable(record)]
+    if not usable:
+        return Verdict(None, tuple(judged), tuple(keep_reasons(judged, noise)), noise)
+    winner, reasons = simplest_of_the_best(objective, finalists, usable, launches)
+    return Verdict(winner, tuple(judged), tuple(reasons), noise)
+
+
+def is_usable(record: FinalistRecord) -> bool:
+    """True when a finalist may be recommended at all."""
+    return record.low > 1.0 and record.constraints_met and record.fidelity in FAITHFUL
+
+
+def smallest_gain(
+    objective: Objective, finalists: Sequence[Finalist], launches: Sequence[ConfirmationLaunch]
+) -> float | None:
+    """The smallest true ratio this confirmation would have found, from its own noise."""
+    spreads, rounds = [], 0
+    for finalist in finalists:
+        pairs = paired_rounds(finalist, launches)
+        gains = [
+            gain
+            for server, base in pairs
+            if (gain := round_gain(objective, server, base)) is not None
+        ]
+        if len(gains) >= 2:
+            spreads.append(float(np.var(gains, ddof=1)))
+            rounds = max(rounds, len(gains))
+    if not spreads:
+        return None
+    return smallest_detectable_gain(math.sqrt(float(np.mean(spreads))), rounds)
+
+
+def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[str]:
+    """Why the baseline is kept, most decisive first."""
+    if not judged:
+        return ["No finalist could be confirmed."]
+    best = judged[0]
+    reasons = []
+    if best.low <= 1.0:
+        reasons.append("No server beat it by more than the noise.")
+    reasons.append(
+        f"Best finalist: trial {best.trial}, {best.ratio:.2f}x [{best.low:.2f}, {best.high:.2f}]."
+    )
+    for record in judged:
+        if not record.constraints_met:
+            reasons.append(f"Trial {record.trial} breaks an outcome constraint.")
+        if record.fidelity not in FAITHFUL:
+            reasons.append(f"Trial {record.trial} changes the answers: {record.fidelity}.")
+    if noise is not None:
+        reasons.append(f"Smallest gain this study could have seen: {noise:.2f}x.")
+    return reasons
+
+
+def simplest_of_the_best(
+    objective: Objective,
+    finalists: Sequence[Finalist],
+    usable: Sequence[FinalistRecord],
+    launches: Sequence[ConfirmationLaunch],
+) -> tuple[FinalistRecord, list[str]]:
+    """Among usable finalists that the noise cannot tell from the best, the least complex one."""
+    complexity = {finalist.digest: finalist.complexity for finalist in finalists}
+    best = usable[0]
+    reasons, winner = [], best
+    for record in usable[1:]:
+        difference, half = difference_of(objective, best, record, launches)
+        if abs(difference) <= half and complexity[record.digest] < complexity[winner.digest]:
+            reasons = [
+                f"Trials {best.trial} and {record.trial} differ by less than the noise "
+                f"({math.expm1(abs(difference)):.1%} < {math.expm1(half):.1%}); "
+                "the simpler server is preferred."
+            ]
+            winner = record
+    return winner, reasons
+
+
+def difference_of(
+    objective: Objective,
+    one: FinalistRecord,
+    other: FinalistRecord,
+    launches: Sequence[ConfirmationLaunch],
+) -> tuple[float, float]:
+    """Mean log ratio of two finalists paired by round, and half its 95 % interval."""
+    first = {each.round: each for each in launches if each.digest == one.digest and each.trial}
+    gains = [
+        gain
+        for launch in launches
+        if launch.digest == other.digest and launch.trial and launch.round in first
+        and (gain := round_gain(objective, first[launch.round], launch)) is not None
+    ]  # fmt: skip
+    if len(gains) < 2:
+        return 0.0, 0.0
+    low, high = mean_interval(np.asarray(gains), LEVEL)
+    return float(np.mean(gains)), float(high - low) / 2.0

@@ -1,0 +1,175 @@
+"""Owns how an attempt becomes a `TrialRecord`: the one place that fills its fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.args import Params, ServerArgs
+from tuner.errors import FailureKind, TrialFailure
+from tuner.measure.records import Acceptance, LoadSummary, Measurement
+from tuner.measure.statistics import mean_interval
+from tuner.search.bench import Bench, ServerRun
+from tuner.search.history import History
+from tuner.search.local_runner import effective_digest
+from tuner.store.record import (
+    AcceptanceRecord,
+    ArgsRecord,
+    LoadPointRecord,
+    PruneDecision,
+    TrialRecord,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlan:
+    """A chosen trial: its number, point, server, and what the search expects of it."""
+
+    number: int
+    params: Params
+    args: ServerArgs
+    folder: Path
+    is_baseline: bool = False
+    predicted: float | None = None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One trial while it runs: the plan, what the launch left so far, the pruner's decision."""
+
+    plan: TrialPlan
+    run: ServerRun = field(default_factory=ServerRun)
+    decision: PruneDecision | None = None
+    twin: TrialRecord | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+def args_record(args: ServerArgs) -> ArgsRecord:
+    """A `ServerArgs` as stored."""
+    return ArgsRecord.model_validate(args.to_json())
+
+
+def acceptance_record(acceptance: Acceptance | None) -> AcceptanceRecord | None:
+    """An `Acceptance` as stored."""
+    return None if acceptance is None else AcceptanceRecord.model_validate(asdict(acceptance))
+
+
+def finite(values: Mapping[str, float]) -> dict[str, float]:
+    """Only what JSON and a ranking can hold."""
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def load_point_record(summary: LoadSummary) -> LoadPointRecord:
+    """A load point's summary as stored; a block without a value is 0, which no metric can be."""
+    return LoadPointRecord(
+        load=summary.load.label,
+        metrics=finite(summary.metrics),
+        per_block={
+            name: [value if math.isfinite(value) else 0.0 for value in values]
+            for name, values in summary.per_block.items()
+        },
+        requests=summary.requests,
+        errors=summary.errors,
+        acceptance=acceptance_record(summary.acceptance),
+    )
+
+
+def _common(bench: Bench, attempt: Attempt) -> dict[str, Any]:
+    plan, run, engine = attempt.plan, attempt.run, bench.engine
+    return {
+        "number": plan.number,
+        "params": dict(plan.params),
+        "requested_args": args_record(plan.args),
+        "digest": plan.args.digest,
+        "effective_args": run.effective,
+        "effective_digest": effective_digest(run),
+        "predicted": plan.predicted,
+        "seconds": run.seconds(),
+        "prune": attempt.decision,
+        "cycle": finite(run.cycle),
+        "is_synthetic": engine.is_synthetic(plan.args),
+        "is_lossy": engine.is_lossy(plan.args),
+        "is_simulated": run.is_simulated,
+        "started_utc": attempt.started.isoformat(),
+        "finished_utc": datetime.now(UTC).isoformat(),
+        "fingerprint": bench.fingerprint,
+        "log_path": str(run.log_path) if run.log_path else "",
+    }
+
+
+def measured_record(
+    bench: Bench, attempt: Attempt, measurement: Measurement, history: History
+) -> TrialRecord:
+    """The record of a baseline, complete or pruned trial."""
+    objective = bench.objective
+    summary = measurement.at(objective.load)
+    values = objective.block_values(measurement)
+    reference = values if attempt.plan.is_baseline else history.baseline_blocks()
+    acceptance = summary.acceptance
+    state = "baseline" if attempt.plan.is_baseline else "complete"
+    return TrialRecord(
+        **_common(bench, attempt),
+        state="pruned" if attempt.decision else state,
+        value=objective.value(measurement),
+        half_width=half_width(values),
+        vs_baseline=objective.ratio(values, reference),
+        acceptance_length=acceptance.length if acceptance else None,
+        acceptance_per_position=list(acceptance.per_position) if acceptance else [],
+        acceptance=acceptance_record(acceptance),
+        metrics=finite(summary.metrics),
+        load_points=[load_point_record(each) for each in measurement.summaries],
+        constraints=constraint_values(bench, attempt, summary, history),
+        warnings=[*attempt.run.warnings, *measurement.warnings],
+    )
+
+
+def constraint_values(
+    bench: Bench, attempt: Attempt, summary: LoadSummary, history: History
+) -> dict[str, float]:
+    """Violation per outcome constraint; unknown counts as violated by 1 and JSON can hold it."""
+    baseline = history.baseline_metrics()
+    if attempt.plan.is_baseline and not baseline:
+        baseline = finite(summary.metrics)
+    found = bench.objective.violations(summary.metrics, baseline)
+    return {text: value if math.isfinite(value) else 1.0 for text, value in found.items()}
+
+
+def half_width(values: Sequence[float]) -> float | None:
+    """Half of the 95 % interval of the mean over blocks of one launch; None below two blocks."""
+    known = [value for value in values if math.isfinite(value) and value > 0]
+    if len(known) < 2:
+        return None
+    low, high = mean_interval(np.asarray(known), 0.95)
+    return float(high - low) / 2.0
+
+
+def failed_record(bench: Bench, attempt: Attempt, failure: TrialFailure) -> TrialRecord:
+    """The record of a trial without a value."""
+    infeasible = failure.kind is FailureKind.INFEASIBLE
+    return TrialRecord(
+        **_common(bench, attempt),
+        state="infeasible" if infeasible else "failed",
+        failure=failure.kind.label,
+        reason=failure.reason,
+        hint=failure.hint,
+        warnings=list(attempt.run.warnings),
+        is_draft_fault=failure.is_draft_fault,
+    )
+
+
+def reused_record(bench: Bench, attempt: Attempt, twin: TrialRecord) -> TrialRecord:
+    """The record of a point that starts the same server as an earlier trial."""
+    mine = _common(bench, attempt)
+    kept = ("number", "params", "requested_args", "digest", "predicted", "seconds")
+    times = ("started_utc", "finished_utc")
+    changes = {name: mine[name] for name in (*kept, *times)}
+    reason = f"same server as trial {twin.number}"
+    return twin.model_copy(
+        update={**changes, "state": "reused", "twin_of": twin.number, "reason": reason}
+    )

@@ -1,0 +1,166 @@
+"""Owns one trial: `run_trial` is the whole line of the design, read from top to bottom.
+
+Everything that can go wrong in it becomes a `TrialFailure` at one boundary, here.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tuner.args import ServerArgs
+from tuner.errors import FailureKind, HostError, Interrupted, TrialFailure, TunerError
+from tuner.events import BlockMeasured, StageChanged, TrialStarted
+from tuner.measure.checks import check_measurement
+from tuner.measure.metrics import summarize
+from tuner.measure.records import Block, LoadPoint, Measurement
+from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
+from tuner.search.history import History
+from tuner.search.local_runner import effective_digest
+from tuner.search.pruning import Judge
+from tuner.search.recording import (
+    Attempt,
+    TrialPlan,
+    failed_record,
+    measured_record,
+    reused_record,
+)
+from tuner.store.record import TrialRecord
+
+RETRY_PAUSE_S = 1.0
+
+
+class SameServer(Exception):
+    """The running server turned out to be one that was measured already."""
+
+    def __init__(self, twin: TrialRecord) -> None:
+        super().__init__(f"same server as trial {twin.number}")
+        self.twin = twin
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """A finished trial: its record and the raw blocks behind it."""
+
+    record: TrialRecord
+    blocks: tuple[Block, ...] = ()
+
+
+def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> TrialOutcome:
+    """Launch, measure and judge one server; whatever the server did ends in the record.
+
+    Raises:
+        Interrupted: the user stopped the run; the server is stopped already.
+        TunerError: the host or the engine cannot be used any more.
+    """
+    bench.observer(TrialStarted(plan.number, plan.params, plan.is_baseline, plan.predicted))
+    attempt = Attempt(plan)
+    try:
+        reject_violations(bench, plan.args)
+        reject_known(history, plan)
+        launch_and_measure(bench, attempt, history, judge)
+        measurement = summarize_run(bench, attempt.run)
+        check_drafting(bench, plan.args, measurement)
+        attempt.run.warnings += check_measurement(measurement, plan.is_baseline)
+        record = measured_record(bench, attempt, measurement, history)
+    except SameServer as same:
+        record = reused_record(bench, attempt, same.twin)
+    except TrialFailure as failure:
+        record = failed_record(bench, attempt, failure)
+    except (Interrupted, TunerError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the one boundary: our own fault ends one trial
+        ours = TrialFailure(FailureKind.UNEXPECTED, f"{type(error).__name__}: {error}")
+        record = failed_record(bench, attempt, ours)
+    return TrialOutcome(record, tuple(attempt.run.blocks))
+
+
+def reject_violations(bench: Bench, args: ServerArgs) -> None:
+    """Raise INFEASIBLE for a server that breaks a rule of its engine; it is never launched."""
+    broken = bench.engine.violations(args, bench.facts)
+    if broken:
+        text = "; ".join(violation.message for violation in broken)
+        raise TrialFailure(FailureKind.INFEASIBLE, text, hint=broken[0].hint)
+
+
+def reject_known(history: History, plan: TrialPlan) -> None:
+    """Raise SameServer when an earlier trial launched these very arguments."""
+    twin = None if plan.is_baseline else history.twin_of(plan.args)
+    if twin is not None:
+        raise SameServer(twin)
+
+
+def launch_and_measure(bench: Bench, attempt: Attempt, history: History, judge: Judge) -> None:
+    """Measure the server, again where the failure's kind says that the host was at fault."""
+    failures = 0
+    while True:
+        try:
+            return bench.runner.run(
+                bench, launch_plan(bench, attempt.plan), attempt.run,
+                early_stop(bench, attempt, history, judge),
+            )  # fmt: skip
+        except TrialFailure as failure:
+            failures += 1
+            if failures > failure.kind.retries:
+                if failure.kind is FailureKind.NOT_STOPPED:
+                    raise HostError(failure.reason, failure.hint) from failure
+                raise
+            retrying = f"again after {failure.kind.label}: {failure.reason}"
+            bench.observer(StageChanged(attempt.plan.number, "preparing", retrying))
+            attempt.run = ServerRun(warnings=[retrying])
+            time.sleep(RETRY_PAUSE_S)
+
+
+def launch_plan(bench: Bench, plan: TrialPlan) -> LaunchPlan:
+    """The launch of a trial: the search's blocks at every load point."""
+    return LaunchPlan(
+        number=plan.number,
+        args=plan.args,
+        blocks=bench.workload.blocks,
+        loads=bench.loads,
+        folder=plan.folder,
+        label=f"trial-{plan.number}",
+    )
+
+
+def early_stop(bench: Bench, attempt: Attempt, history: History, judge: Judge) -> StopEarly:
+    """After each block at the objective's load: report it, and ask the pruner."""
+    plan, objective = attempt.plan, bench.objective
+
+    def stop(run: ServerRun, load: LoadPoint) -> bool:
+        if len(blocks_at(run, load)) == 1 and not plan.is_baseline:
+            twin = history.effective_twin(plan.args, effective_digest(run), run.effective)
+            if twin is not None:
+                raise SameServer(twin)
+        measurement = summarize_run(bench, run)
+        values = objective.block_values(measurement)
+        ratio = objective.ratio(values, history.baseline_blocks())
+        bench.observer(
+            BlockMeasured(
+                plan.number, len(values), len(bench.workload.blocks),
+                objective.value(measurement), ratio,
+            )
+        )  # fmt: skip
+        if not plan.is_baseline:
+            attempt.decision = judge(values, history)
+        return attempt.decision is not None
+
+    return stop
+
+
+def summarize_run(bench: Bench, run: ServerRun) -> Measurement:
+    """All blocks so far, summarised per load point with their acceptance."""
+    return summarize(run.blocks, acceptance=run.acceptance, limits=bench.workload.limits)
+
+
+def check_drafting(bench: Bench, args: ServerArgs, measurement: Measurement) -> None:
+    """Raise DRAFT_INACTIVE when a server with a draft model never drafted a token."""
+    acceptance = measurement.at(bench.objective.load).acceptance
+    if acceptance is None or bench.engine.draft_source(args) != "model":
+        return
+    if acceptance.steps == 0 or acceptance.drafted == 0:
+        raise TrialFailure(
+            FailureKind.DRAFT_INACTIVE,
+            f"speculation is on, but no draft token was proposed ({acceptance.basis})",
+            hint="Read the server log of this trial: the engine switched speculation off.",
+        )
