@@ -28,7 +28,10 @@ def objective() -> Objective:
 @pytest.fixture
 def trial() -> Callable[..., TrialRecord]:
     def make(
-        number: int, state: str = "complete", speeds: tuple[float, ...] = (100.0, 110.0), **more: Any
+        number: int,
+        state: str = "complete",
+        speeds: tuple[float, ...] = (100.0, 110.0),
+        **more: Any,
     ) -> TrialRecord:
         value = sum(speeds) / len(speeds)
         point = LoadPointRecord(

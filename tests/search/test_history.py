@@ -35,7 +35,6 @@ def test_launches_are_what_was_really_started(history: History) -> None:
     assert history.launches == 6
 
 
-
 def test_the_same_server_is_never_launched_twice(history: History, trial) -> None:
     args = ServerArgs(flags={"speculative-num-steps": 3})
     assert history.twin_of(args) is None

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tuner.config.study import ObjectiveConfig
 from tuner.measure.records import LoadPoint
 from tuner.search.objective import Objective, build_objective
-from tuner.config.study import ObjectiveConfig
 from tuner.search.recommend import Finalist, decide, level_for
 from tuner.store.record import ConfirmationLaunch
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,39 @@ from tuner.space import SearchSpace, SpaceSurvey, survey
 
 FACT_TIMEOUT_S = 120.0
 PREFLIGHT_TIMEOUT_S = 300.0
+NOTHING = SpaceSurvey(0, [], [], {})
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The survey of a space for one engine, and what could not be checked before launching."""
 
+    engine: Engine
+    space: SearchSpace
     survey: SpaceSurvey
     facts: EngineFacts
+    resolutions: Mapping[str, Resolution] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def baseline(self) -> ServerArgs:
+        """The server without speculation, every other fixed argument equal."""
+        return self.engine.without_speculation(self.engine.fixed_args())
+
+    def args_of(self, params: Params) -> ServerArgs:
+        """The server a point starts, in the form the engine's own resolver gave it."""
+        args = self.engine.canonicalize(params, self.space)
+        resolved = self.resolutions.get(args.digest)
+        return resolved.canonical if resolved and resolved.canonical else args
+
+    def broken_rules(self, params: Params) -> list[str]:
+        """Why a point may not be launched; [] when it may."""
+        args = self.args_of(params)
+        rules = [violation.message for violation in self.engine.violations(args, self.facts)]
+        asked = self.engine.canonicalize(params, self.space)
+        resolved = self.resolutions.get(asked.digest)
+        words = [resolved.error] if resolved and resolved.error else []
+        return [*self.space.broken_constraints(params), *rules, *words]
 
 
 def inspect_engine(engine: Engine, config: EngineBase) -> EngineFacts:
@@ -67,27 +91,26 @@ def read_model_config(model: str | None) -> dict[str, Any]:
 
 def find_candidates(engine: Engine, space: SearchSpace, facts: EngineFacts) -> Candidates:
     """Every distinct legal server of a space, the engine's own resolver having its say."""
-    first = _survey(engine, space, facts, {})
-    resolutions, notes = _preflight(engine, [args for _, args in first.servers])
-    if not resolutions:
-        return Candidates(first, facts, tuple(notes))
-    return Candidates(_survey(engine, space, facts, resolutions), facts, tuple(notes))
+    first = _survey(Candidates(engine, space, NOTHING, facts))
+    resolutions, notes = _preflight(engine, [args for _, args in first.survey.servers])
+    noted = replace(first, resolutions=resolutions, notes=tuple(notes))
+    return _survey(noted) if resolutions else noted
 
 
-def _survey(
-    engine: Engine, space: SearchSpace, facts: EngineFacts, resolutions: Mapping[str, Resolution]
-) -> SpaceSurvey:
-    def canonical(params: Params) -> ServerArgs:
-        args = engine.canonicalize(params, space)
-        resolved = resolutions.get(args.digest)
-        return resolved.canonical if resolved and resolved.canonical else args
+def _survey(candidates: Candidates) -> Candidates:
+    """Sort every point; the rules of the space itself are the survey's own business."""
+    engine, facts, resolutions = candidates.engine, candidates.facts, candidates.resolutions
+    errors = {
+        each.canonical.digest if each.canonical else digest: each.error
+        for digest, each in resolutions.items()
+        if each.error
+    }
 
     def broken(args: ServerArgs) -> list[str]:
         found = [violation.message for violation in engine.violations(args, facts)]
-        resolved = resolutions.get(args.digest)
-        return [*found, resolved.error] if resolved and resolved.error else found
+        return [*found, errors[args.digest]] if args.digest in errors else found
 
-    return survey(space, canonical, broken)
+    return replace(candidates, survey=survey(candidates.space, candidates.args_of, broken))
 
 
 def _preflight(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tuner.args import ServerArgs, digest_of
 from tuner.config.study import ConfirmConfig, FidelityConfig
@@ -142,7 +142,7 @@ def run_launch(
         folder=campaign.keeper.launch_folder(order),
         label=f"confirm-{round_}-{trial}",
     )
-    common = {
+    common: dict[str, Any] = {
         "campaign": campaign.name,
         "round": round_,
         "order": order,
@@ -152,10 +152,16 @@ def run_launch(
     try:
         bench.runner.run(bench, plan, run, never)
         measurement = summarize(run.blocks, acceptance=run.acceptance, limits=None)
-        check_measurement(measurement, trial == 0)
+        check_measurement(measurement)
     except TrialFailure as failure:
-        failed = {"value": None, "failure": failure.kind.label, "reason": failure.reason}
-        return ConfirmationLaunch(**common, **failed, seconds=run.seconds()), run.blocks
+        failed = ConfirmationLaunch(
+            **common,
+            value=None,
+            failure=failure.kind.label,
+            reason=failure.reason,
+            seconds=run.seconds(),
+        )
+        return failed, run.blocks
     summary = measurement.at(bench.objective.load)
     launch = ConfirmationLaunch(
         **common,
@@ -193,7 +199,7 @@ def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfi
         return "not checked"
     control = compare_outputs(reference, again)
     found = verdict(
-        compare_outputs(reference, answers), control, strict=config.tolerance == "strict"
+        compare_outputs(reference, answers), control, is_strict=config.tolerance == "strict"
     )
     return "match" if found.ok else found.text
 

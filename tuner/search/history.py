@@ -13,6 +13,7 @@ import numpy as np
 
 from tuner.args import ServerArgs
 from tuner.errors import FailureKind
+from tuner.measure.records import Measurement
 from tuner.search.objective import Objective, pooled_reference
 from tuner.store.record import LoadPointRecord, TrialRecord
 
@@ -23,14 +24,21 @@ DEFAULT_LAUNCH_NOISE = 0.02
 
 @dataclass(slots=True)
 class History:
-    """Finished trials of one study, in order."""
+    """Finished trials of one study, in order; `baseline` is the first baseline's measurement."""
 
     objective: Objective
     records: list[TrialRecord] = field(default_factory=list)
+    baseline: Measurement | None = None
 
     def add(self, record: TrialRecord) -> None:
         """Take note of a finished trial."""
         self.records.append(record)
+
+    def take(self, record: TrialRecord, measurement: Measurement | None) -> None:
+        """`add`, and keep the first baseline's measurement for comparisons."""
+        self.add(record)
+        if record.state == "baseline" and self.baseline is None:
+            self.baseline = measurement
 
     @property
     def baselines(self) -> list[TrialRecord]:
@@ -154,8 +162,4 @@ def block_values(objective: Objective, record: TrialRecord) -> tuple[float, ...]
 def differing_flags(args: ServerArgs, record: TrialRecord) -> set[str]:
     """Flags that two requests give different values."""
     other = record.requested_args.flags
-    return {
-        name
-        for name in {*args.flags, *other}
-        if args.flags.get(name) != other.get(name)
-    }
+    return {name for name in {*args.flags, *other} if args.flags.get(name) != other.get(name)}

@@ -12,6 +12,7 @@ from tuner.config.study import ObjectiveConfig
 from tuner.config.workload import LoadConfig
 from tuner.expressions import OutcomeConstraint, parse_outcome
 from tuner.measure.records import LoadPoint, Measurement
+from tuner.measure.statistics import log_ratios, robust_center
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,15 @@ class Objective:
         """The metric per block at the objective's load point."""
         return measurement.at(self.load).per_block.get(self.metric, ())
 
-    def log_gains(self, values: Sequence[float], reference: Sequence[float]) -> list[float]:
+    def log_gains(self, values: Sequence[float], reference: Sequence[float]) -> tuple[float, ...]:
         """Paired log ratios by block, above 0 is better than the reference whatever the
         direction; blocks where either side is missing or not positive are left out."""
-        sign = 1.0 if self.maximize else -1.0
-        return [
-            sign * math.log(a / b)
-            for a, b in zip(values, reference, strict=False)
-            if a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)
-        ]
+        return log_ratios(values, reference, self.direction)
 
     def ratio(self, values: Sequence[float], reference: Sequence[float]) -> float | None:
-        """Geometric mean of the paired ratios by block; above 1 is better."""
+        """Robust centre of the paired ratios by block; above 1 is better."""
         gains = self.log_gains(values, reference)
-        return math.exp(float(np.mean(gains))) if gains else None
+        return math.exp(robust_center(gains)) if gains else None
 
     def violations(
         self, metrics: Mapping[str, float], baseline: Mapping[str, float]

@@ -12,11 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.measure.statistics import gain_interval, mean_interval, smallest_detectable_gain
+from tuner.measure.statistics import (
+    Interval,
+    gain_interval,
+    mean_interval,
+    robust_center,
+    t_quantile,
+)
 from tuner.search.objective import Objective
 from tuner.store.record import ConfirmationLaunch, FinalistRecord
 
 LEVEL = 0.95
+POWER = 0.8
 FAITHFUL = ("match", "not checked", "off")
 
 
@@ -44,14 +51,6 @@ def level_for(finalists: int) -> float:
     return 1.0 - (1.0 - LEVEL) / max(1, finalists)
 
 
-def round_gain(
-    objective: Objective, server: ConfirmationLaunch, baseline: ConfirmationLaunch
-) -> float | None:
-    """Mean log ratio over the held-out blocks of two launches of the same round."""
-    gains = objective.log_gains(server.per_block, baseline.per_block)
-    return float(np.mean(gains)) if gains else None
-
-
 def judge_finalist(
     objective: Objective,
     finalist: Finalist,
@@ -61,10 +60,9 @@ def judge_finalist(
 ) -> FinalistRecord | None:
     """The finalist's ratio to the baseline over rounds; None below two complete rounds."""
     pairs = paired_rounds(finalist, launches)
-    gains = [g for server, base in pairs if (g := round_gain(objective, server, base)) is not None]
-    if len(gains) < 2:
+    interval = interval_of(objective, pairs, level)
+    if interval.replicates < 2:
         return None
-    interval = gain_interval(gains, level=level)
     met = constraints_met(objective, pairs)
     values = [server.value for server, _ in pairs if server.value]
     return FinalistRecord(
@@ -73,10 +71,24 @@ def judge_finalist(
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        launches=len(gains),
+        launches=interval.replicates,
         constraints_met=met,
         fidelity=fidelity,
         value=float(np.mean(values)) if values else None,
+    )
+
+
+def interval_of(
+    objective: Objective,
+    pairs: Sequence[tuple[ConfirmationLaunch, ConfirmationLaunch]],
+    level: float,
+) -> Interval:
+    """The gain over rounds: per round a robust ratio by block, the interval over rounds."""
+    return gain_interval(
+        [server.per_block for server, _ in pairs],
+        [baseline.per_block for _, baseline in pairs],
+        direction=objective.direction,
+        level=level,
     )
 
 
@@ -152,21 +164,18 @@ def is_usable(record: FinalistRecord) -> bool:
 def smallest_gain(
     objective: Objective, finalists: Sequence[Finalist], launches: Sequence[ConfirmationLaunch]
 ) -> float | None:
-    """The smallest true ratio this confirmation would have found, from its own noise."""
-    spreads, rounds = [], 0
-    for finalist in finalists:
-        pairs = paired_rounds(finalist, launches)
-        gains = [
-            gain
-            for server, base in pairs
-            if (gain := round_gain(objective, server, base)) is not None
-        ]
-        if len(gains) >= 2:
-            spreads.append(float(np.var(gains, ddof=1)))
-            rounds = max(rounds, len(gains))
-    if not spreads:
+    """The smallest true ratio this confirmation would have found 8 times in 10, from its own
+    noise between rounds; None when that is not known."""
+    found = [
+        interval_of(objective, paired_rounds(finalist, launches), LEVEL) for finalist in finalists
+    ]
+    known = [interval for interval in found if interval.replicates >= 2]
+    if not known:
         return None
-    return smallest_detectable_gain(math.sqrt(float(np.mean(spreads))), rounds)
+    rounds = max(interval.replicates for interval in known)
+    sd = math.sqrt(float(np.mean([interval.sd**2 for interval in known])))
+    quantiles = t_quantile((1 + LEVEL) / 2, rounds - 1) + t_quantile(POWER, rounds - 1)
+    return math.exp(quantiles * sd / math.sqrt(rounds))
 
 
 def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[str]:
@@ -221,12 +230,12 @@ def difference_of(
     """Mean log ratio of two finalists paired by round, and half its 95 % interval."""
     first = {each.round: each for each in launches if each.digest == one.digest and each.trial}
     gains = [
-        gain
+        robust_center(objective.log_gains(first[launch.round].per_block, launch.per_block))
         for launch in launches
         if launch.digest == other.digest and launch.trial and launch.round in first
-        and (gain := round_gain(objective, first[launch.round], launch)) is not None
-    ]  # fmt: skip
-    if len(gains) < 2:
+    ]
+    known = [gain for gain in gains if math.isfinite(gain)]
+    if len(known) < 2:
         return 0.0, 0.0
-    low, high = mean_interval(np.asarray(gains), LEVEL)
-    return float(np.mean(gains)), float(high - low) / 2.0
+    mean, low, high = mean_interval(known, LEVEL)
+    return mean, (high - low) / 2.0

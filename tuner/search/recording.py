@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tuner.args import Params, ServerArgs
 from tuner.errors import FailureKind, TrialFailure
 from tuner.measure.records import Acceptance, LoadSummary, Measurement
@@ -23,13 +21,15 @@ from tuner.store.record import (
     ArgsRecord,
     LoadPointRecord,
     PruneDecision,
+    State,
     TrialRecord,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """A chosen trial: its number, point, server, and what the search expects of it."""
+    """A chosen trial: its number, point, server, what the search expects of it, and the rules
+    that forbid to launch it."""
 
     number: int
     params: Params
@@ -37,6 +37,7 @@ class TrialPlan:
     folder: Path
     is_baseline: bool = False
     predicted: float | None = None
+    broken_rules: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def measured_record(
     values = objective.block_values(measurement)
     reference = values if attempt.plan.is_baseline else history.baseline_blocks()
     acceptance = summary.acceptance
-    state = "baseline" if attempt.plan.is_baseline else "complete"
+    state: State = "baseline" if attempt.plan.is_baseline else "complete"
     return TrialRecord(
         **_common(bench, attempt),
         state="pruned" if attempt.decision else state,
@@ -125,7 +126,7 @@ def measured_record(
         metrics=finite(summary.metrics),
         load_points=[load_point_record(each) for each in measurement.summaries],
         constraints=constraint_values(bench, attempt, summary, history),
-        warnings=[*attempt.run.warnings, *measurement.warnings],
+        warnings=list(dict.fromkeys(attempt.run.warnings)),
     )
 
 
@@ -145,8 +146,8 @@ def half_width(values: Sequence[float]) -> float | None:
     known = [value for value in values if math.isfinite(value) and value > 0]
     if len(known) < 2:
         return None
-    low, high = mean_interval(np.asarray(known), 0.95)
-    return float(high - low) / 2.0
+    _, low, high = mean_interval(known, 0.95)
+    return (high - low) / 2.0
 
 
 def failed_record(bench: Bench, attempt: Attempt, failure: TrialFailure) -> TrialRecord:

@@ -40,10 +40,11 @@ class SameServer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """A finished trial: its record and the raw blocks behind it."""
+    """A finished trial: its record, the raw blocks behind it, and their summary."""
 
     record: TrialRecord
     blocks: tuple[Block, ...] = ()
+    measurement: Measurement | None = None
 
 
 def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> TrialOutcome:
@@ -54,14 +55,14 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
         TunerError: the host or the engine cannot be used any more.
     """
     bench.observer(TrialStarted(plan.number, plan.params, plan.is_baseline, plan.predicted))
-    attempt = Attempt(plan)
+    attempt, measurement = Attempt(plan), None
     try:
-        reject_violations(bench, plan.args)
+        reject_broken_rules(plan)
         reject_known(history, plan)
         launch_and_measure(bench, attempt, history, judge)
         measurement = summarize_run(bench, attempt.run)
         check_drafting(bench, plan.args, measurement)
-        attempt.run.warnings += check_measurement(measurement, plan.is_baseline)
+        attempt.run.warnings += check_measurement(measurement, history.baseline)
         record = measured_record(bench, attempt, measurement, history)
     except SameServer as same:
         record = reused_record(bench, attempt, same.twin)
@@ -72,15 +73,13 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
     except Exception as error:  # noqa: BLE001 - the one boundary: our own fault ends one trial
         ours = TrialFailure(FailureKind.UNEXPECTED, f"{type(error).__name__}: {error}")
         record = failed_record(bench, attempt, ours)
-    return TrialOutcome(record, tuple(attempt.run.blocks))
+    return TrialOutcome(record, tuple(attempt.run.blocks), measurement)
 
 
-def reject_violations(bench: Bench, args: ServerArgs) -> None:
-    """Raise INFEASIBLE for a server that breaks a rule of its engine; it is never launched."""
-    broken = bench.engine.violations(args, bench.facts)
-    if broken:
-        text = "; ".join(violation.message for violation in broken)
-        raise TrialFailure(FailureKind.INFEASIBLE, text, hint=broken[0].hint)
+def reject_broken_rules(plan: TrialPlan) -> None:
+    """Raise INFEASIBLE for a server that breaks a rule; it is never launched."""
+    if plan.broken_rules:
+        raise TrialFailure(FailureKind.INFEASIBLE, "; ".join(plan.broken_rules))
 
 
 def reject_known(history: History, plan: TrialPlan) -> None:

@@ -1,0 +1,248 @@
+"""Owns a whole run: baseline, search, confirmation, recommendation. Resumes what it finds.
+
+`run_study` is the design's data flow at its coarsest; one trial is in `trial_runner`, the
+preparation in `session`, the confirmation in `confirm`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tuner.config.loader import LoadedStudy
+from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
+from tuner.events import Notice, Observer, RunFinished, StudyOpened, TrialFinished, ignore
+from tuner.search.confirm import Campaign, confirm, select_finalists
+from tuner.search.pruning import Judge, make_judge
+from tuner.search.recording import TrialPlan
+from tuner.search.sampling import make_suggester
+from tuner.search.session import Session, open_session
+from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
+from tuner.search.study import Asked
+from tuner.search.trial_runner import TrialOutcome, run_trial
+from tuner.server.interrupts import raise_on_signals
+from tuner.store.record import RecommendationRecord, TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run ended with: every trial of the study, the verdict, why the search ended."""
+
+    study: str
+    records: tuple[TrialRecord, ...]
+    recommendation: RecommendationRecord
+    why: str
+    launches: int
+    wall_s: float
+
+
+def run_study(loaded: LoadedStudy, *, observer: Observer = ignore, new: bool = False) -> RunResult:
+    """Run a study to its recommendation; run again, it resumes where it was.
+
+    Raises:
+        Interrupted: the user stopped it; everything measured is stored, no server is left.
+        TunerError: of the kind that says who is at fault (see errors).
+    """
+    with raise_on_signals(), open_session(loaded, observer, new=new) as session:
+        announce(session)
+        stop = search(session)
+        recommendation = confirm_search(session, stop)
+        session.opened.keep_recommendation(recommendation)
+        return finish(session, recommendation, stop.why)
+
+
+def announce(session: Session) -> None:
+    """Tell the observer what is about to run."""
+    config, opened = session.loaded.config, session.opened
+    session.bench.observer(
+        StudyOpened(
+            name=opened.name,
+            resumed=opened.resumed,
+            finished_trials=len(session.history.records),
+            launches=session.history.launches,
+            max_launches=config.budget.launches,
+            wall_s=config.budget.wall,
+            notes=tuple(opened.notes),
+        )
+    )
+
+
+# ---- the search ------------------------------------------------------------------------------
+def search(session: Session) -> Stop:
+    """Trial after trial until something ends the search; says what.
+
+    Raises:
+        EngineError: the baseline itself does not run.
+        HostError: launches fail alike, whatever the server.
+    """
+    suggester = make_suggester(session.ground)
+    judge = make_judge(session.loaded.config.search.pruner, len(session.bench.workload.blocks))
+    while True:
+        stop = reason_to_stop(session)
+        if stop is not None:
+            return stop
+        queue_baseline_when_due(session)
+        asked = session.opened.ask(session.ground, suggester)
+        if asked is None:
+            return Stop(getattr(suggester, "why", "") or "every distinct server was tried")
+        outcome = run_asked(session, asked, judge)
+        keep(session, outcome)
+        if asked.is_baseline:
+            require_baseline(session, outcome.record)
+
+
+def reason_to_stop(session: Session) -> Stop | None:
+    """The first reason to launch nothing more; raises HostError when the host is at fault."""
+    config, history = session.loaded.config, session.history
+    if not history.baselines:
+        return None
+    trouble = host_trouble(history)
+    if trouble:
+        raise HostError(trouble.why, trouble.hint)
+    draft = draft_trouble(session.bench.engine, history, config.search.keep_going)
+    if draft:
+        session.bench.observer(Notice("warning", draft.why, draft.hint))
+        return draft
+    return spent_budget(history.launches, config.budget.launches, wall_left(session))
+
+
+def wall_left(session: Session) -> float | None:
+    """Seconds the search may still use: the wall budget less what the confirmation will take."""
+    config = session.loaded.config
+    if config.budget.wall is None:
+        return None
+    launches = [r.seconds.total for r in session.history.records if r.seconds.total > 0]
+    typical = sum(launches) / len(launches) if launches else 0.0
+    reserve = typical * (config.confirm.finalists + 1) * config.confirm.rounds
+    return config.budget.wall - (time.monotonic() - session.started) - reserve
+
+
+def queue_baseline_when_due(session: Session) -> None:
+    """The baseline again every so many launches: it shows launch noise and drift."""
+    every = session.loaded.config.search.baseline_every
+    launched = [
+        record for record in session.history.records if record.state not in ("infeasible", "reused")
+    ]
+    since = 0
+    for record in reversed(launched):
+        if record.state == "baseline":
+            break
+        since += 1
+    if every and session.history.baselines and since >= every:
+        session.opened.queue_baseline()
+
+
+def run_asked(session: Session, asked: Asked, judge: Judge) -> TrialOutcome:
+    """Run one asked trial; whatever ends the run marks the trial as interrupted first."""
+    candidates = session.candidates
+    if asked.is_baseline:
+        args, broken = candidates.baseline, ()
+    else:
+        args = candidates.args_of(asked.params)
+        broken = tuple(candidates.broken_rules(asked.params))
+    plan = TrialPlan(
+        number=asked.number,
+        params=asked.params,
+        args=args,
+        folder=session.opened.results.trial_folder(asked.number),
+        is_baseline=asked.is_baseline,
+        predicted=asked.predicted,
+        broken_rules=broken,
+    )
+    try:
+        return run_trial(session.bench, plan, session.history, judge)
+    except Interrupted:
+        session.opened.interrupt(asked)
+        raise
+    except TunerError as error:
+        session.opened.interrupt(asked, error.message)
+        raise
+
+
+def keep(session: Session, outcome: TrialOutcome) -> None:
+    """Store a finished trial and tell everybody."""
+    record = outcome.record
+    note = session.opened.finish(record, outcome.blocks)
+    session.history.take(outcome.record, outcome.measurement)
+    session.bench.observer(finished_event(record))
+    if note:
+        session.bench.observer(Notice("warning", note))
+
+
+def finished_event(record: TrialRecord) -> TrialFinished:
+    """What the permanent line of a trial shows."""
+    return TrialFinished(
+        number=record.number,
+        state=record.state,
+        params=record.params,
+        value=record.value,
+        half_width=record.half_width,
+        vs_baseline=record.vs_baseline,
+        acceptance_length=record.acceptance_length,
+        ttft_p95_ms=record.metrics.get("ttft_p95_ms"),
+        seconds=record.seconds.total,
+        reason=record.reason or prune_text(record),
+        failure=record.failure,
+        warnings=tuple(record.warnings),
+    )
+
+
+def prune_text(record: TrialRecord) -> str:
+    """`after block 4/6`, for a trial that the pruner ended."""
+    if record.prune is None:
+        return ""
+    return f"after block {record.prune.after_block}/{record.prune.blocks}"
+
+
+def require_baseline(session: Session, record: TrialRecord) -> None:
+    """Without a baseline nothing can be compared; raises EngineError."""
+    if record.state == "baseline" or session.history.baselines:
+        return
+    raise EngineError(
+        f"the baseline must run before anything can be compared, got {record.failure}: "
+        f"{record.reason}",
+        record.hint or f"Read {record.log_path} and correct engine.args or engine.env.",
+    )
+
+
+# ---- the end ---------------------------------------------------------------------------------
+def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
+    """Confirm the search's best servers against the baseline on held-out prompts."""
+    config = session.loaded.config
+    finalists = select_finalists(session.bench, session.history, config.confirm.finalists)
+    servers = {0: session.candidates.baseline}
+    servers |= {each.number: session.candidates.args_of(each.params) for each in finalists}
+    campaign = Campaign(session.bench, session.opened, config.confirm, servers)
+    return confirm(campaign, config.fidelity, why_nothing(session, stop))
+
+
+def why_nothing(session: Session, stop: Stop) -> list[str]:
+    """Reasons shown when no finalist exists at all."""
+    hint = [stop.hint] if stop.hint else []
+    return [f"No server of the search can be confirmed: {stop.why}.", *hint]
+
+
+def finish(session: Session, recommendation: RecommendationRecord, why: str) -> RunResult:
+    """Emit the end of the run; raises NoFeasibleServer when not even the baseline may be kept."""
+    history = session.history
+    wall = time.monotonic() - session.started
+    session.bench.observer(RunFinished(why, history.launches, wall))
+    if recommendation.verdict == "keep_baseline" and not baseline_is_feasible(session):
+        raise NoFeasibleServer(
+            "no server satisfies the outcome constraints, the baseline included",
+            "Relax objective.constraints, or lower the load.",
+        )
+    return RunResult(
+        study=session.opened.name,
+        records=tuple(history.records),
+        recommendation=recommendation,
+        why=why,
+        launches=history.launches,
+        wall_s=wall,
+    )
+
+
+def baseline_is_feasible(session: Session) -> bool:
+    """True when the baseline satisfies the outcome constraints itself."""
+    newest = session.history.baselines[-1:]
+    return all(value <= 0 for record in newest for value in record.constraints.values())
