@@ -20,12 +20,20 @@ from tuner.events import ConfirmationProgressed
 from tuner.measure.checks import check_measurement
 from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.metrics import summarize
+from tuner.measure.noise import rounds_needed
 from tuner.measure.records import Block, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.history import History
 from tuner.search.recommend import Finalist, Verdict, decide
 from tuner.search.recording import args_record, finite
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
+
+HOPELESS = 1.5
+"""A server this many launch margins below the baseline is not worth confirming."""
+
+
+SHARPEST = 0.01
+"""No confirmation tries to be sharper than 1 %."""
 
 
 class LaunchKeeper(Protocol):
@@ -54,7 +62,7 @@ class Campaign:
 
     bench: Bench
     keeper: LaunchKeeper
-    config: ConfirmConfig
+    rounds: int
     servers: Mapping[int, ServerArgs]
     launches: list[ConfirmationLaunch] = field(default_factory=list)
 
@@ -76,12 +84,29 @@ def select_finalists(bench: Bench, history: History, count: int) -> list[TrialRe
     """The best complete, feasible, real servers of the search, distinct by server."""
     chosen: list[TrialRecord] = []
     digests: set[str] = set()
+    noise = history.launch_noise().margin()
     for record in history.ranked():
-        if record.digest in digests or record.is_synthetic:
+        hopeless = math.log(record.vs_baseline or 1.0) + HOPELESS * noise < 0
+        if record.digest in digests or record.is_synthetic or hopeless:
             continue
         chosen.append(record)
         digests.add(record.digest)
     return chosen[:count]
+
+
+def planned_rounds(config: ConfirmConfig, history: History, best_ratio: float | None) -> int:
+    """Rounds that should make the interval half as wide as the gain to be shown.
+
+    Chosen from the launch noise before any round is run, between `rounds` and `max_rounds`
+    (twice `rounds` when that is not set): stopping when a result looks good would make the
+    interval promise too much.
+    """
+    most = config.max_rounds or 2 * config.rounds
+    noise = history.launch_noise()
+    if not noise.df or best_ratio is None:
+        return config.rounds
+    wanted = max(math.log(max(best_ratio, 1.0)) / 2.0, SHARPEST)
+    return min(max(config.rounds, rounds_needed(noise.upper_sd, wanted)), most)
 
 
 def confirm(
@@ -103,7 +128,7 @@ def confirm(
     if not finalists:
         empty = Verdict(None, (), tuple(reasons) or ("No server was better in the search.",), None)
         return recommendation(campaign, empty, "not checked")
-    rounds = campaign.config.rounds
+    rounds = max(campaign.rounds, 2)
     for round_ in range(rounds):
         run_round(campaign, round_, rounds)
     judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}

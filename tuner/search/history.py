@@ -13,13 +13,12 @@ import numpy as np
 
 from tuner.args import ServerArgs
 from tuner.errors import FailureKind
+from tuner.measure.noise import LaunchNoise, launch_noise
 from tuner.measure.records import Measurement
 from tuner.search.objective import Objective, pooled_reference
 from tuner.store.record import LoadPointRecord, TrialRecord
 
 MEASURED = frozenset({"baseline", "complete", "pruned"})
-DEFAULT_LAUNCH_NOISE = 0.02
-"""Launch-to-launch standard deviation of log speed assumed until the baseline was repeated."""
 
 
 @dataclass(slots=True)
@@ -49,6 +48,13 @@ class History:
     def launches(self) -> int:
         """How many launches the finished trials cost."""
         return sum(1 for record in self.records if record.state not in ("infeasible", "reused"))
+
+    def launches_since_baseline(self) -> int:
+        """Launches since the baseline was last measured; 0 before it ever was."""
+        launched = [r.state for r in self.records if r.state not in ("infeasible", "reused")]
+        if "baseline" not in launched:
+            return 0
+        return launched[::-1].index("baseline")
 
     def twin_of(self, args: ServerArgs) -> TrialRecord | None:
         """An earlier trial of the very same server whose outcome stands: it was measured, or it
@@ -90,17 +96,9 @@ class History:
             for name in names
         }
 
-    def launch_noise(self) -> float:
-        """Standard deviation of log speed between launches of one server, from the baseline's
-        repeats; a default until there are two."""
-        means = [
-            float(np.mean(np.log(values)))
-            for record in self.baselines
-            if (values := [v for v in block_values(self.objective, record) if v > 0])
-        ]
-        if len(means) < 2:
-            return DEFAULT_LAUNCH_NOISE
-        return float(np.std(means, ddof=1))
+    def launch_noise(self) -> LaunchNoise:
+        """How much launches of one server differ here, from the baseline's repeats."""
+        return launch_noise([block_values(self.objective, record) for record in self.baselines])
 
     def ranked(self) -> list[TrialRecord]:
         """Complete, feasible trials, best ratio to the baseline first."""

@@ -18,7 +18,7 @@ from tuner.measure.records import Block, LoadPoint
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
 from tuner.server.ports import free_port
 from tuner.server.process import ServerProcess
-from tuner.server.readiness import wait_ready
+from tuner.server.readiness import exit_failure, wait_ready
 
 HARD_CAP = 4.0
 """A launch may take this many times the launch timeout while its log still progresses."""
@@ -38,7 +38,7 @@ class LocalRunner:
         """Measure the planned server into `run`; the server is stopped on every way out."""
         with self._running_server(bench, plan, run) as server:
             _await_ready(bench, plan, server, run)
-            with _client(bench, plan, server) as client:
+            with _decoded_death(bench, server), _client(bench, plan, server) as client:
                 _read_effective(bench, plan, server, client, run)
                 for load in plan.loads:
                     _warm_up(bench, plan, client, load, run)
@@ -55,7 +55,7 @@ class LocalRunner:
         run.log_path = plan.folder / "server.log"
         with run.timing("launch"):
             server = ServerProcess.launch(
-                command, port=port, log_path=run.log_path, marker=f"{bench.study}:{plan.label}"
+                command, port=port, log_path=run.log_path, label=f"{bench.study}:{plan.label}"
             )
         try:
             yield server
@@ -78,6 +78,24 @@ def _await_ready(bench: Bench, plan: LaunchPlan, server: ServerProcess, run: Ser
             hard_cap_s=HARD_CAP * bench.launch_timeout_s,
             classify=bench.engine.classify,
         )
+
+
+@contextlib.contextmanager
+def _decoded_death(bench: Bench, server: ServerProcess) -> Iterator[None]:
+    """A server that died while measured is reported in the words of its own log."""
+    try:
+        yield
+    except TrialFailure as failure:
+        decoded = exit_failure(server, bench.engine.classify)
+        if failure.kind is not FailureKind.DIED or decoded is None:
+            raise
+        out_of_memory = decoded.kind is FailureKind.OUT_OF_MEMORY
+        raise TrialFailure(
+            decoded.kind if out_of_memory else FailureKind.DIED,
+            decoded.reason,
+            hint=decoded.hint,
+            is_draft_fault=decoded.is_draft_fault,
+        ) from failure
 
 
 def _client(bench: Bench, plan: LaunchPlan, server: ServerProcess) -> LoadClient:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, TrialFinished, ignore
-from tuner.search.confirm import Campaign, confirm, select_finalists
-from tuner.search.pruning import Judge, make_judge
+from tuner.search.confirm import Campaign, confirm, planned_rounds, select_finalists
+from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
 from tuner.search.sampling import make_suggester
 from tuner.search.session import Session, open_session
@@ -76,7 +76,7 @@ def search(session: Session) -> Stop:
         HostError: launches fail alike, whatever the server.
     """
     suggester = make_suggester(session.ground)
-    judge = make_judge(session.loaded.config.search.pruner, len(session.bench.workload.blocks))
+    judge = make_judge(session.loaded.config.search, judged_by(session))
     while True:
         stop = reason_to_stop(session)
         if stop is not None:
@@ -89,6 +89,13 @@ def search(session: Session) -> Stop:
         keep(session, outcome)
         if asked.is_baseline:
             require_baseline(session, outcome.record)
+
+
+def judged_by(session: Session) -> Judged:
+    """What the pruner compares."""
+    objective = session.bench.objective
+    blocks = len(session.bench.workload.blocks)
+    return Judged(objective.metric, objective.load.label, objective.maximize, blocks)
 
 
 def reason_to_stop(session: Session) -> Stop | None:
@@ -121,7 +128,9 @@ def queue_baseline_when_due(session: Session) -> None:
     """The baseline again every so many launches: it shows launch noise and drift."""
     every = session.loaded.config.search.baseline_every
     launched = [
-        record for record in session.history.records if record.state not in ("infeasible", "reused")
+        record
+        for record in session.history.records
+        if record.state not in ("infeasible", "reused")
     ]
     since = 0
     for record in reversed(launched):
@@ -136,10 +145,9 @@ def run_asked(session: Session, asked: Asked, judge: Judge) -> TrialOutcome:
     """Run one asked trial; whatever ends the run marks the trial as interrupted first."""
     candidates = session.candidates
     if asked.is_baseline:
-        args, broken = candidates.baseline, ()
+        args, broken = candidates.baseline, list[str]()
     else:
-        args = candidates.args_of(asked.params)
-        broken = tuple(candidates.broken_rules(asked.params))
+        args, broken = candidates.args_of(asked.params), candidates.broken_rules(asked.params)
     plan = TrialPlan(
         number=asked.number,
         params=asked.params,
@@ -147,7 +155,7 @@ def run_asked(session: Session, asked: Asked, judge: Judge) -> TrialOutcome:
         folder=session.opened.results.trial_folder(asked.number),
         is_baseline=asked.is_baseline,
         predicted=asked.predicted,
-        broken_rules=broken,
+        broken_rules=tuple(broken),
     )
     try:
         return run_trial(session.bench, plan, session.history, judge)
@@ -212,7 +220,9 @@ def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     finalists = select_finalists(session.bench, session.history, config.confirm.finalists)
     servers = {0: session.candidates.baseline}
     servers |= {each.number: session.candidates.args_of(each.params) for each in finalists}
-    campaign = Campaign(session.bench, session.opened, config.confirm, servers)
+    best = finalists[0].vs_baseline if finalists else None
+    rounds = planned_rounds(config.confirm, session.history, best)
+    campaign = Campaign(session.bench, session.opened, rounds, servers)
     return confirm(campaign, config.fidelity, why_nothing(session, stop))
 
 

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.measure.noise import smallest_detectable_gain
 from tuner.measure.statistics import (
     Interval,
     gain_interval,
     mean_interval,
     robust_center,
-    t_quantile,
 )
 from tuner.search.objective import Objective
 from tuner.store.record import ConfirmationLaunch, FinalistRecord
 
 LEVEL = 0.95
-POWER = 0.8
 FAITHFUL = ("match", "not checked", "off")
 
 
@@ -173,9 +172,9 @@ def smallest_gain(
     if not known:
         return None
     rounds = max(interval.replicates for interval in known)
-    sd = math.sqrt(float(np.mean([interval.sd**2 for interval in known])))
-    quantiles = t_quantile((1 + LEVEL) / 2, rounds - 1) + t_quantile(POWER, rounds - 1)
-    return math.exp(quantiles * sd / math.sqrt(rounds))
+    # A round's gain holds the noise of two launches.
+    launch_sd = math.sqrt(float(np.mean([interval.sd**2 for interval in known])) / 2.0)
+    return smallest_detectable_gain(launch_sd, rounds)
 
 
 def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[str]:
