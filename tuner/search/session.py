@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tuner.config.loader import LoadedStudy
 from tuner.engines.catalog import get_engine
 from tuner.events import Notice, Observer
-from tuner.host.fingerprint import take
+from tuner.host.fingerprint import Subject, take
 from tuner.measure.metrics import summarize
 from tuner.measure.prompts import build_workload
 from tuner.search.bench import Bench, ServerRunner
@@ -73,7 +73,7 @@ def open_session(loaded: LoadedStudy, observer: Observer, *, new: bool) -> Itera
     for note in candidates.notes:
         observer(Notice("info", note))
     workload = build_workload(config.workload, config.search.seed)
-    fingerprint = take(config.engine, facts.version)
+    fingerprint = take(subject_of(loaded, facts.version))
     setup = StudySetup(loaded, candidates.space, workload.digest, fingerprint)
     place = place_of(config.name, config.storage)
     with place.results.lock(), open_store(place.url, create=True) as store:
@@ -92,6 +92,18 @@ def open_session(loaded: LoadedStudy, observer: Observer, *, new: bool) -> Itera
             fingerprint=fingerprint.digest,
         )
         yield Session(loaded, bench, candidates, opened, recall(bench, opened))
+
+
+def subject_of(loaded: LoadedStudy, version: str) -> Subject:
+    """What is fingerprinted beside the machine."""
+    engine = loaded.config.engine
+    searched = [each.env for each in loaded.parameters.values() if each.env]
+    return Subject(
+        engine=f"{engine.kind} {version or 'of unknown version'}",
+        model=engine.model,
+        draft_model=engine.draft_model,
+        study_env=(*engine.env, *searched),
+    )
 
 
 def make_runner(loaded: LoadedStudy) -> ServerRunner:
