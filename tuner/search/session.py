@@ -25,7 +25,7 @@ from tuner.search.local_runner import LocalRunner
 from tuner.search.objective import build_objective
 from tuner.search.sampling import Ground
 from tuner.search.study import OpenStudy, open_study
-from tuner.server.strays import stop_strays
+from tuner.server.strays import find_strays, stop_strays
 from tuner.space import build_space
 from tuner.store.database import open_store
 from tuner.store.place import StudyPlace, note_place, place_of
@@ -117,8 +117,10 @@ def clear_strays(place: StudyPlace, observer: Observer) -> None:
     Raises:
         HostError: one could not be stopped.
     """
-    for stray in stop_strays([place.results.root]):
-        observer(Notice("warning", f"stopped {stray}, left behind by a tuner that died"))
+    strays = find_strays([place.results.root])
+    stop_strays(strays)
+    for stray in strays:
+        observer(Notice("warning", f"stopped what a tuner that died left running: {stray}"))
 
 
 def recall(bench: Bench, opened: OpenStudy) -> History:
