@@ -7,6 +7,8 @@ from typing import Any
 
 from tuner.config.engine import EngineBase
 from tuner.engines.base import Engine
+from tuner.engines.fake import FakeEngine
+from tuner.engines.llamacpp.engine import LlamacppEngine
 from tuner.engines.sglang.engine import SglangEngine
 from tuner.engines.vllm.engine import VllmEngine
 from tuner.errors import EngineError
@@ -14,6 +16,8 @@ from tuner.errors import EngineError
 ENGINES: Mapping[str, Callable[[Any], Engine]] = {
     "sglang": SglangEngine,
     "vllm": VllmEngine,
+    "llamacpp": LlamacppEngine,
+    "fake": FakeEngine,
 }
 
 

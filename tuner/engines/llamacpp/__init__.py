@@ -1,5 +1,1 @@
-"""The llama.cpp adapter: any `llama-server`, or the bundled one; see `engine` for the class."""
-
-from tuner.engines.llamacpp.engine import LlamacppEngine
-
-__all__ = ["LlamacppEngine"]
+"""The llama.cpp adapter: any `llama-server`, or the bundled one. The class is in `engine`."""

@@ -15,10 +15,11 @@ from tuner.engines.prometheus import Metrics, delta, delta_by_label, parse_metri
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 
 METRICS_PATH = "/metrics"
-_STEPS = "llamacpp:spec_decode_num_drafts_total"
-_DRAFTED = "llamacpp:spec_decode_num_draft_tokens_total"
-_ACCEPTED = "llamacpp:spec_decode_num_accepted_tokens_total"
-_PER_POSITION = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+PREFIX = "llamacpp:"
+_STEPS = "spec_decode_num_drafts_total"
+_DRAFTED = "spec_decode_num_draft_tokens_total"
+_ACCEPTED = "spec_decode_num_accepted_tokens_total"
+_PER_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,10 @@ class _Window:
 
 
 def acceptance(
-    before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
+    before: Snapshot,
+    after: Snapshot,
+    records: Sequence[RequestRecord],
+    prefix: str = PREFIX,
 ) -> Acceptance | None:
     """Acceptance over a window; None when neither source says anything about drafting.
 
@@ -54,7 +58,7 @@ def acceptance(
         sum(c.accepted for c in by_category.values()),
         sum(c.predicted for c in by_category.values()),
     )
-    window = _window(_page(before), _page(after))
+    window = _window(_page(before), _page(after), prefix)
     if window is None:
         return _from_timings(pooled, by_category) if pooled.drafted else None
     if window.steps == 0:
@@ -119,15 +123,16 @@ def _page(snapshot: Snapshot) -> Metrics | None:
     return None if text is None else parse_metrics(text)
 
 
-def _window(before: Metrics | None, after: Metrics | None) -> _Window | None:
+def _window(before: Metrics | None, after: Metrics | None, prefix: str) -> _Window | None:
     """The counters' growth; None when a page or a counter is missing, or the server restarted."""
     if before is None or after is None:
         return None
-    steps, drafted = delta(before, after, _STEPS), delta(before, after, _DRAFTED)
-    accepted = delta(before, after, _ACCEPTED)
+    steps = delta(before, after, prefix + _STEPS)
+    drafted = delta(before, after, prefix + _DRAFTED)
+    accepted = delta(before, after, prefix + _ACCEPTED)
     if steps is None or drafted is None or accepted is None:
         return None
-    grown = delta_by_label(before, after, "position", _PER_POSITION) or {}
+    grown = delta_by_label(before, after, "position", prefix + _PER_POSITION) or {}
     positions = [grown[key] for key in sorted(grown, key=_position)]
     while positions and positions[-1] == 0:
         positions.pop()

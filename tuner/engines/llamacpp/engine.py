@@ -19,16 +19,9 @@ from tuner.engines.base import (
     Resolution,
     Violation,
 )
-from tuner.engines.llamacpp import (
-    acceptance,
-    canonical,
-    facts,
-    failures,
-    files,
-    flags,
-    rules,
-    running,
-)
+from tuner.engines.llamacpp import acceptance, canonical, failures, flags, rules, running
+from tuner.engines.llamacpp import files as config_files
+from tuner.engines.llamacpp.facts import parse_facts
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire
 from tuner.server.command import LaunchCommand, ReadyProbe
@@ -131,7 +124,7 @@ class LlamacppEngine:
 
     def parse_facts(self, outputs: Mapping[str, str]) -> EngineFacts:
         """Version, accepted flags, removed flags, defaults."""
-        return facts.parse_facts(outputs)
+        return parse_facts(outputs)
 
     def preflight(self, servers: Sequence[ServerArgs]) -> LaunchCommand | None:
         """llama-server cannot resolve arguments without loading the model."""
@@ -194,11 +187,11 @@ class LlamacppEngine:
     # ---- deployable files ------------------------------------------------------------------
     def render_config(self, args: ServerArgs) -> dict[str, str]:
         """`server.yaml` and `server.env`."""
-        return files.render_config(args)
+        return config_files.render_config(args)
 
-    def parse_config(self, files_by_name: Mapping[str, str]) -> ServerArgs:
+    def parse_config(self, files: Mapping[str, str]) -> ServerArgs:
         """Inverse of `render_config`."""
-        return files.parse_config(files_by_name)
+        return config_files.parse_config(files)
 
     def deploy_command(self, args: ServerArgs, folder: str) -> LaunchCommand:
         """The argument vector itself: llama-server reads no configuration file."""

@@ -55,6 +55,6 @@ def _flags(data: Any) -> dict[str, FlagValue]:
     for name, value in flags.items():
         if not isinstance(name, str):
             raise ValueError(f"{CONFIG}: flags: names must be text, got {name!r}")
-        if not isinstance(value, bool | int | float | str):
-            raise ValueError(f"{CONFIG}: flags.{name}: must be one value, got {value!r}")
+        if not isinstance(value, bool | int | float | str | list | dict):
+            raise ValueError(f"{CONFIG}: flags.{name}: must be a value, got {value!r}")
     return dict(flags)
