@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tuner.args import ServerArgs
+from tuner.errors import ExportRefused
 from tuner.export.bundle import build_bundle
 from tuner.export.containers import container_for, model_folders
 from tuner.export.kubernetes import object_name
@@ -100,14 +101,37 @@ def test_images_follow_the_measured_version(
 ) -> None:
     provenance = dataclasses.replace(subject.provenance, engine={"version": version})
     changed = dataclasses.replace(subject, provenance=provenance)
-    assert container_for(kind, changed, "/health").image == image
+    assert container_for(kind, changed, "/health", ["python"]).image == image
+
+
+@pytest.mark.parametrize(
+    ("program", "inside"),
+    [
+        ("/opt/sglang/bin/python3.12", "python3"),
+        ("/opt/vllm/bin/vllm", "vllm"),
+        ("/usr/local/bin/llama-server", "/app/llama-server"),
+    ],
+)
+def test_the_program_is_found_inside_the_image(
+    subject: Subject, program: str, inside: str
+) -> None:
+    assert container_for("vllm", subject, "/health", [program]).program == inside
+
+
+@pytest.mark.parametrize(
+    ("kind", "argv"),
+    [("llamacpp", ["python", "-m", "tuner.bundled"]), ("fake", ["python"])],
+)
+def test_what_no_image_has_is_refused(subject: Subject, kind: str, argv: list[str]) -> None:
+    with pytest.raises(ExportRefused, match="must be in the engine's container image"):
+        container_for(kind, subject, "/health", argv)
 
 
 def test_gpus_are_tensor_times_pipeline_parallel(subject: Subject) -> None:
     flags = {"tensor-parallel-size": 4, "pipeline-parallel-size": 2, "data-parallel-size": 3}
     changed = dataclasses.replace(subject, args=ServerArgs(flags))
-    assert container_for("vllm", changed, "/health").gpus == 8
-    assert container_for("llamacpp", changed, "/health").gpus is None
+    assert container_for("vllm", changed, "/health", ["vllm"]).gpus == 8
+    assert container_for("llamacpp", changed, "/health", ["llama-server"]).gpus is None
 
 
 def test_model_folders_are_found_wherever_they_are_named() -> None:

@@ -131,8 +131,11 @@ def _target_files(
     targets: frozenset[str],
 ) -> dict[str, str]:
     comment, study = f"Runs {_comment(subject)}", subject.provenance.study
-    container = container_for(engine.kind, subject, engine.probe(subject.args).health_path)
     found: dict[str, str] = {}
+    if targets & {"compose", "kubernetes"}:
+        health = engine.probe(subject.args).health_path
+        argv = engine.deploy_command(subject.args, FOLDER).argv
+        container = container_for(engine.kind, subject, health, argv)
     if "compose" in targets:
         found[compose.NAME] = compose.render_compose(container, comment)
     if "kubernetes" in targets:
@@ -141,7 +144,7 @@ def _target_files(
         )
     if "systemd" in targets:
         found[systemd.NAME] = systemd.render_systemd(
-            folder.absolute(), port=container.port, study=study, comment=comment
+            folder.absolute(), port=default_port(engine.kind), study=study, comment=comment
         )
     return found
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tuner.args import FlagValue, ServerArgs
+from tuner.errors import ExportRefused
 from tuner.export.subject import Subject
 
 MOUNT = "/tuner"
@@ -40,9 +42,9 @@ class Container:
 
 
 _IMAGES = {
-    "sglang": ("lmsysorg/sglang", "v{version}", "latest", "python3"),
-    "vllm": ("vllm/vllm-openai", "v{version}", "latest", "python3"),
-    "llamacpp": ("ghcr.io/ggml-org/llama.cpp", "server-b{version}", "server", "/app/llama-server"),
+    "sglang": ("lmsysorg/sglang", "v{version}", "latest"),
+    "vllm": ("vllm/vllm-openai", "v{version}", "latest"),
+    "llamacpp": ("ghcr.io/ggml-org/llama.cpp", "server-b{version}", "server"),
 }
 _PORTS = {"sglang": 30000, "vllm": 8000, "llamacpp": 8080}
 _WORLD = (
@@ -52,19 +54,35 @@ _WORLD = (
 _RELEASE = re.compile(r"\d+(\.\d+)*(\.?(post|rc)\d+)?\Z")
 
 
-def container_for(kind: str, subject: Subject, health_path: str) -> Container:
-    """The container of a server of this engine kind."""
-    name, tag, fallback, program = _IMAGES.get(kind, ("IMAGE", "v{version}", "latest", "python3"))
+def container_for(kind: str, subject: Subject, health_path: str, argv: Sequence[str]) -> Container:
+    """The container of a server of this engine kind that is started by `argv`.
+
+    Raises:
+        ExportRefused: it was measured with a program that the engine's image does not have.
+    """
+    if kind not in _IMAGES or any(word.startswith("tuner.") for word in argv):
+        raise ExportRefused(
+            f"{' '.join(argv[:3])}: must be in the engine's container image, which it is not.",
+            "Measure with the engine's own server (engine.executable), or leave containers out.",
+        )
+    name, tag, fallback = _IMAGES[kind]
     version = subject.provenance.engine.get("version", "").removeprefix("v").removeprefix("b")
     exact = tag.format(version=version) if _RELEASE.match(version) else fallback
     return Container(
         image=f"{name}:{exact}",
-        program=program,
+        program=_program_inside(argv[0]),
         port=default_port(kind),
         gpus=gpu_count(kind, subject),
         folders=model_folders(subject.args),
         health_path=health_path,
     )
+
+
+def _program_inside(program: str) -> str:
+    name = PurePosixPath(program).name
+    if name.startswith("python"):
+        return "python3"
+    return "/app/llama-server" if name == "llama-server" else name
 
 
 def default_port(kind: str) -> int:

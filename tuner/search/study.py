@@ -86,6 +86,7 @@ def _new_meta(
         "uid": orphan["uid"] if orphan else uuid.uuid4().hex,
         "config": setup.loaded.text,
         "config_digest": setup.loaded.digest,
+        "study_file": str(setup.loaded.path),
         "direction": setup.direction,
         "metric": setup.metric,
         "load": setup.load,

@@ -1,0 +1,50 @@
+"""Owns the commands about what is deployed: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JSON, STUDY
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command()(export)
+
+
+def export(
+    study: STUDY,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where to; default: results/NAME/deploy.")
+    ] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="Further files: compose, kubernetes, systemd."),
+    ] = None,
+    trial: Annotated[int | None, typer.Option(help="Another trial than the recommended.")] = None,
+    unconfirmed: Annotated[
+        bool, typer.Option("--unconfirmed", help="Export a trial that was not confirmed.")
+    ] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="Export although it is: synthetic, simulated, unfaithful."),
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Write the recommended server as files that start it.
+
+    Example: tuner export quickstart --out deploy --for compose,systemd
+    """
+    from tuner.cli.export import ExportWish, export_study
+    from tuner.cli.output import say, say_json
+
+    wish = ExportWish(study, out, tuple(targets or ()), trial, unconfirmed, tuple(allow or ()))
+    done = export_study(wish)
+    files = [str(path) for path in done.files]
+    if as_json:
+        say_json({"files": files, "flags": list(done.subject.flags)})
+    else:
+        say(*files, f"Start it with {done.folder / 'launch.sh'}")
