@@ -6,6 +6,7 @@ Runs under the run lock, before anything is launched.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +22,7 @@ from tuner.search.telling import attributes, tell_record, telling_of
 from tuner.space import SearchSpace
 from tuner.store.database import Store
 from tuner.store.faults import persist
-from tuner.store.owner import Owner
+from tuner.store.owner import Owner, current_owner
 from tuner.store.record import TrialRecord
 from tuner.store.results import ResultsFolder
 
@@ -150,6 +151,8 @@ def is_dead(owner: Owner | None, *, is_shared: bool) -> bool:
     """
     if owner is None:
         return not is_shared
+    if owner == current_owner(os.getpid()):
+        return not is_shared  # an earlier run of this very process, which gave the lock back
     liveness = owner.liveness()
     return liveness == "dead" or (liveness == "unknown" and not is_shared)
 

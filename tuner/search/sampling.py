@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tuner.args import Params
 from tuner.config.study import SearchConfig
-from tuner.errors import FailureKind, UsageError
+from tuner.errors import UsageError
+from tuner.search.telling import is_config_fault
 from tuner.space import SearchSpace, SpaceSurvey
 from tuner.store.record import TrialRecord
 
@@ -120,18 +121,11 @@ def settled_digests(records: Sequence[TrialRecord]) -> set[str]:
     settled: set[str] = set()
     host_faults: dict[str, int] = {}
     for record in records:
-        if record.state == "failed" and not _is_config_fault(record):
+        if record.state == "failed" and not is_config_fault(record):
             host_faults[record.digest] = host_faults.get(record.digest, 0) + 1
         else:
             settled.add(record.digest)
     return settled | {digest for digest, n in host_faults.items() if n >= MAX_HOST_FAULTS}
-
-
-def _is_config_fault(record: TrialRecord) -> bool:
-    try:
-        return FailureKind.from_label(record.failure or "").is_config_fault
-    except KeyError:
-        return False
 
 
 def situation_of(

@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.args import Params
 from tuner.search.sampling import Ground, Proposal, Situation
+from tuner.search.telling import is_config_fault
 from tuner.space import Parameter
 from tuner.store.record import TrialRecord
 
@@ -165,7 +166,12 @@ class Surrogate:
         study = optuna.create_study(direction="maximize", sampler=self._sampler(situation.seed))
         values = [v for r in situation.records if (v := observation(r)) is not None]
         worst = min(values, default=0.0)
-        trials = [self._trial(record, worst) for record in situation.records if record.params]
+        told = [
+            record
+            for record in situation.records
+            if record.params and (observation(record) is not None or is_config_fault(record))
+        ]
+        trials = [self._trial(record, worst) for record in told if record.state != "infeasible"]
         running = [self._running(index) for index in situation.running]
         study.add_trials([*trials, *running])
         return study

@@ -1,0 +1,123 @@
+"""Killed at any step, a study loses nothing and measures nothing twice.
+
+Each case forks, runs a few trials in the child, and kills the child with SIGKILL just before its
+n-th step: a file renamed into place, a transaction committed. The parent then goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from optuna.trial import TrialState
+from sqlalchemy import Connection, Engine
+
+TRIALS = 2
+
+
+class Steps:
+    """Counts steps and kills this process before the one that was chosen."""
+
+    def __init__(self, fatal: int) -> None:
+        self.fatal = fatal
+        self.count = 0
+        self.seen: set[tuple[object, ...]] = set()
+        sys.addaudithook(self._audit)
+        sqlalchemy.event.listen(Engine, "commit", self._commit)
+
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.rename":
+            self.step()
+
+    def _commit(self, connection: Connection) -> None:
+        """Only a transaction that wrote something is a step; reading ones change nothing."""
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        version = raw.execute("PRAGMA schema_version").fetchone()
+        state = (id(raw), raw.total_changes, version)
+        if state not in self.seen:
+            self.seen.add(state)
+            self.step()
+
+    def step(self) -> None:
+        self.count += 1
+        if self.count == self.fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(action: Callable[[], None]) -> int:
+    """Run an action in a forked child; its exit status, or minus the signal that ended it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 - a forked child must never return
+            print(f"child: {error!r}", file=sys.stderr, flush=True)
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def count_steps(workshop: Any, scratch: Path) -> int:
+    """How many steps an undisturbed run has."""
+    scratch.mkdir()
+    path = scratch / "steps"
+
+    def action() -> None:
+        steps = Steps(0)
+        other = type(workshop)(scratch)
+        with other.opened() as opened:
+            other.run(opened, limit=TRIALS)
+        path.write_text(str(steps.count))
+
+    assert in_child(action) == 0
+    return int(path.read_text())
+
+
+def check(workshop: Any) -> None:
+    """Everything that must hold once the study has been opened and run on."""
+    with workshop.opened() as opened:
+        done = len([r for r in opened.records() if r.state in ("baseline", "complete")])
+        workshop.run(opened, limit=TRIALS + 1 - done)
+        records = opened.records()
+        trials = opened.study.get_trials()
+        assert [r.number for r in records] == [t.number for t in trials]
+        assert all(trial.state.is_finished() for trial in trials)
+        measured = Counter(r.digest for r in records if r.state in ("baseline", "complete"))
+        assert set(measured.values()) == {1}
+        assert len(measured) == TRIALS + 1
+        assert records[0].state == "baseline" or records[0].failure == "interrupted"
+        for record, trial in zip(records, trials, strict=True):
+            assert (trial.state is TrialState.COMPLETE) == (record.value is not None)
+            assert trial.value == record.value
+            assert opened.results.read_trial(record.number) == record
+        interrupted = [r for r in records if r.failure == "interrupted"]
+        assert len(interrupted) <= 1
+    with closing(sqlite3.connect(workshop.folder / "demo/study.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_killed_before_every_single_step(workshop: Any, tmp_path: Path) -> None:
+    last = count_steps(workshop, tmp_path / "undisturbed")
+    assert last > 40
+    for fatal in range(1, last + 1):
+        folder = tmp_path / f"killed-{fatal}"
+        folder.mkdir()
+        other = type(workshop)(folder)
+
+        def action(other: Any = other, fatal: int = fatal) -> None:
+            Steps(fatal)
+            with other.opened() as opened:
+                other.run(opened, limit=TRIALS)
+
+        assert in_child(action) == -signal.SIGKILL
+        check(other)
