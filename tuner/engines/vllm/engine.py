@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tuner.args import UNSET, FlagValue, Params, ServerArgs
+from tuner.args import FlagValue, Params, ServerArgs
 from tuner.config.engine import VllmConfig
 from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
 from tuner.engines.vllm.arguments import (
@@ -29,6 +29,7 @@ from tuner.engines.vllm.discovery import (
     read_resolutions,
     resolve_argv,
 )
+from tuner.engines.vllm.environment import collective_drifts, env_text, environment_drifts
 from tuner.engines.vllm.failures import classify
 from tuner.engines.vllm.program import find_program
 from tuner.engines.vllm.rules import broken_rules
@@ -76,7 +77,7 @@ class VllmEngine:
             if parameter.flag is not None:
                 merge(flags, parameter.flag, value)
             elif parameter.env is not None:
-                env[parameter.env] = _env_text(value)
+                env[parameter.env] = env_text(value)
         return canonical(flags, env, self._config.draft_model)
 
     def without_speculation(self, args: ServerArgs) -> ServerArgs:
@@ -181,7 +182,11 @@ class VllmEngine:
 
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
-        return drifts(args, effective)
+        return [*drifts(args, effective), *collective_drifts(args, effective)]
+
+    def overwritten(self, args: ServerArgs, worker_environ: str) -> list[Drift]:
+        """Variables that a worker does not have as asked, from its /proc/PID/environ."""
+        return environment_drifts(args, worker_environ)
 
     def snapshot_paths(self) -> tuple[str, ...]:
         """The Prometheus page."""
@@ -228,13 +233,6 @@ class VllmEngine:
 
     def _served(self, args: ServerArgs) -> str:
         return self._names(args)[0]
-
-
-def _env_text(value: Any) -> str | None:
-    """An environment value as text; the choice `unset` removes an inherited variable."""
-    if value == UNSET:
-        return None
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _has_tokens(answer: Any) -> bool:

@@ -7,6 +7,7 @@ import difflib
 from tuner.engines.base import Violation
 from tuner.engines.vllm.arguments import NEEDS_SPECULATION
 from tuner.engines.vllm.case import Case, Rule
+from tuner.engines.vllm.environment import ENVIRONMENT_RULES
 from tuner.engines.vllm.spec_rules import SPEC_RULES
 from tuner.engines.vllm.speculation import draft_tokens
 
@@ -91,7 +92,7 @@ SERVER_RULES = (
          "vllm/config/vllm.py", _per_request, "Remove the flag."),
 )  # fmt: skip
 
-RULES: tuple[Rule, ...] = SPEC_RULES + SERVER_RULES
+RULES: tuple[Rule, ...] = SPEC_RULES + SERVER_RULES + ENVIRONMENT_RULES
 """Every rule, in the order they are reported."""
 
 
