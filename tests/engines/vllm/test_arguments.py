@@ -95,7 +95,9 @@ VALUES = st.recursive(
     lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 ) | st.lists(st.text(max_size=8) | st.integers(), max_size=3)
-NAMES = st.from_regex(r"[a-z]{2,6}(-[a-z]{2,6}){0,2}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z]{2,6}(-[a-z]{2,6}){0,2}", fullmatch=True).filter(
+    lambda name: not name.startswith("no-")
+)
 ENV = st.dictionaries(
     st.from_regex(r"[A-Z_]{1,8}", fullmatch=True),
     st.none() | st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])),
@@ -107,6 +109,15 @@ ENV = st.dictionaries(
 def test_what_is_rendered_is_read_back(flags: dict[str, Any], env: dict[str, Any]) -> None:
     args = ServerArgs(flags, env)
     assert parse(render(args)).to_json() == args.to_json()
+
+
+def test_false_is_written_so_that_vllm_reads_it() -> None:
+    args = ServerArgs({"enable-prefix-caching": False, "speculative-config": {"a": False}})
+    files = render(args)
+    assert files["server.yaml"] == (
+        "no-enable-prefix-caching: true\nspeculative-config:\n  a: false\n"
+    )
+    assert parse(files) == args
 
 
 def test_the_file_is_what_vllm_reads() -> None:

@@ -122,8 +122,9 @@ def argv(flags: Mapping[str, FlagValue]) -> list[str]:
 def render(args: ServerArgs) -> dict[str, str]:
     """`server.yaml` for `vllm serve --config` and `server.env`.
 
-    vLLM's loader writes a mapping as JSON, a list as separate items, true as the bare flag and
-    false as its `--no-` form (vllm/utils/argparse_utils.py, 0.32).
+    vLLM's loader writes a mapping as JSON, a list as separate items and true as the bare flag. It
+    drops false without a word, because it looks for the `--no-` form on the wrong parser
+    (vllm/utils/argparse_utils.py, 0.11 to 0.32); so false is written as `no-NAME: true`.
 
     Raises:
         ValueError: a list that the loader could not pass on as it is.
@@ -131,7 +132,8 @@ def render(args: ServerArgs) -> dict[str, str]:
     for name, value in args.flags.items():
         if isinstance(value, list) and (name in _REPEATED or any(map(_is_nested, value))):
             raise ValueError(f"server.yaml: {name} cannot be a list in vLLM's file, got {value!r}")
-    return {"server.yaml": _yaml(dict(args.flags)), "server.env": render_env(args.env)}
+    flags = dict(_negated(name, value) for name, value in args.flags.items())
+    return {"server.yaml": _yaml(flags), "server.env": render_env(args.env)}
 
 
 def parse(files: Mapping[str, str]) -> ServerArgs:
@@ -150,7 +152,16 @@ def parse(files: Mapping[str, str]) -> ServerArgs:
         env = parse_env(files.get("server.env", ""))
     except ValueError as error:
         raise ValueError(f"server.env: {error}") from error
-    return ServerArgs(flags, env)
+    return ServerArgs(dict(_affirmed(name, value) for name, value in flags.items()), env)
+
+
+def _negated(name: str, value: FlagValue) -> tuple[str, FlagValue]:
+    return (f"no-{name}", True) if value is False else (name, value)
+
+
+def _affirmed(name: str, value: FlagValue) -> tuple[str, FlagValue]:
+    """Inverse of `_negated`; vLLM has no flag whose own name begins with `no-`."""
+    return (name[3:], False) if value is True and name.startswith("no-") else (name, value)
 
 
 def _yaml(flags: Flags) -> str:
