@@ -14,7 +14,7 @@ _TELLING = re.compile(
 _PYTHON_ERROR = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b")
 _ADDRESS_IN_USE = re.compile(
     r"address already in use|EADDRINUSE|\berrno:? 98\b|couldn't bind .*socket"
-    r"|failed to bind|could not bind",
+    r"|failed to (?:bind|listen).*(?:address|port|socket)|could not bind .*(?:address|port)",
     re.IGNORECASE,
 )
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -33,7 +33,7 @@ def describe_exit(code: int) -> str:
 
 def plain_lines(log: str) -> list[str]:
     """The lines of a log without colours, carriage-return progress bars and empty lines."""
-    lines = (line.rpartition("\r")[2].strip() for line in _ANSI.sub("", log).split("\n"))
+    lines = (line.rstrip().rpartition("\r")[2].strip() for line in _ANSI.sub("", log).split("\n"))
     return [line for line in lines if line]
 
 

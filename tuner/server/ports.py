@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 from collections import deque
@@ -14,6 +15,8 @@ from tuner.server import procfs
 
 HOST = "127.0.0.1"
 _LISTEN = "0A"
+_LOWEST = 20_000
+_ENOUGH = 2_000
 _RECENT: deque[int] = deque(maxlen=256)
 _LOCK = threading.Lock()
 
@@ -21,15 +24,16 @@ _LOCK = threading.Lock()
 def free_port() -> int:
     """A port nothing is bound to, that this process has not handed out recently.
 
-    The kernel picks it and a second bind proves it; a port handed out before is avoided because
-    the previous server's connections may linger on it.
+    It lies outside the kernel's range for outgoing connections where there is room: a server
+    that binds only after minutes of loading must not find that some client was given its port.
+    A port handed out before is avoided because the last server's connections may linger on it.
 
     Raises:
         HostError: the machine has no free port.
     """
     with _LOCK:
         for _ in range(512):
-            port = _kernel_choice()
+            port = _choose()
             if port not in _RECENT and not listening_inodes(port) and is_free(port):
                 _RECENT.append(port)
                 return port
@@ -37,6 +41,22 @@ def free_port() -> int:
         "ports: a free TCP port must exist on 127.0.0.1, got none in 512 attempts.",
         "Stop servers that are no longer needed, or widen net.ipv4.ip_local_port_range.",
     )
+
+
+def _choose() -> int:
+    low, _ = ephemeral_range()
+    if low - _LOWEST >= _ENOUGH:
+        return random.SystemRandom().randrange(_LOWEST, low)  # other tuners must differ
+    return _kernel_choice()
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """The ports the kernel gives to outgoing connections."""
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def _kernel_choice() -> int:

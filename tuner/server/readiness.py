@@ -89,7 +89,8 @@ def exit_failure(process: ServerProcess, classify: Classify) -> TrialFailure | N
         return None
     log = process.log_tail()
     failure = classify(code, log)
-    if names_address_in_use(log):
+    is_unexplained = failure.kind in (FailureKind.LAUNCH_CRASH, FailureKind.UNEXPECTED)
+    if is_unexplained and names_address_in_use(log):
         return TrialFailure(
             FailureKind.PORT_IN_USE,
             failure.reason or last_telling_line(log),
