@@ -25,7 +25,8 @@ _VERIFY_CALLS = ("sglang:spec_verify_calls_total", "sglang:spec_verify_calls")
 _GENERATED = ("sglang:generation_tokens_total", "sglang:generation_tokens")
 _REQUESTS = ("sglang:num_requests_total", "sglang:num_requests")
 _FORWARD = ("sglang:forward_execution_seconds_total", "sglang:forward_execution_seconds")
-_DRAFTING_GAUGES = ("sglang:spec_accept_length", "sglang:avg_spec_accept_length")
+_COUNTING_ERA = "sglang:spec_num_draft_tokens"
+"""A gauge of versions that also count verify calls: there, no counter means no verification."""
 
 
 @dataclass(slots=True)
@@ -185,9 +186,10 @@ def _from_counters(
     """Length from the counters: every request's first token comes from its prefill."""
     tokens = prometheus.delta(early, late, *_GENERATED)
     calls = prometheus.delta(early, late, *_VERIFY_CALLS)
+    if calls is None and late.total(_COUNTING_ERA) is not None:
+        calls = 0.0
     if calls is None:
-        drafts = late.total(*_DRAFTING_GAUGES) is not None
-        return _never_drafted(is_synthetic) if drafts and tokens and _counts_calls(late) else None
+        return None
     if calls == 0:
         return _never_drafted(is_synthetic) if tokens else None
     requests = prometheus.delta(early, late, *_REQUESTS)
@@ -196,10 +198,6 @@ def _from_counters(
     accepted = max(0, round(tokens - requests - calls))
     return Acceptance(1 + accepted / calls, None, (), round(calls), None, accepted, METRICS_PATH,
                       is_synthetic)  # fmt: skip
-
-
-def _counts_calls(late: prometheus.Metrics) -> bool:
-    return late.total(*_VERIFY_CALLS) is not None
 
 
 def _never_drafted(is_synthetic: bool) -> Acceptance:

@@ -186,7 +186,7 @@ class SglangEngine:
 
     def classify(self, returncode: int | None, log_tail: str) -> Failure:
         """Why it exited, from its log."""
-        return classify(returncode, log_tail)
+        return classify(returncode, log_tail, self._config.draft_model or "")
 
     # ---- the running server ----------------------------------------------------------------
     def wire(self, args: ServerArgs) -> Wire:
