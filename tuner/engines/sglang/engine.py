@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.args import UNSET, FlagValue, Params, ParamValue, ServerArgs
 from tuner.config.engine import SglangConfig
-from tuner.engines import nccl
+from tuner.engines import nccl_effects
 from tuner.engines.base import (
     DraftSource,
     Drift,
@@ -228,7 +228,7 @@ class SglangEngine:
     ) -> list[Drift]:
         """Variables that a worker does not have as asked, from its /proc/PID/environ."""
         asked = {n: v for n, v in args.env.items() if not names or n in names}
-        found = nccl.overwritten(asked, nccl.parse_environ(worker_environ))
+        found = nccl_effects.overwritten(asked, nccl_effects.parse_environ(worker_environ))
         return [
             Drift(name, asked[name] or "unset", value or "unset", False,
                   f"{name} was asked to be {asked[name] or 'unset'}; its worker has "

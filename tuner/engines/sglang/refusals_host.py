@@ -5,6 +5,7 @@ As in `refusals`: a canonical server in, one line of what is wrong out, "" for n
 
 from __future__ import annotations
 
+from tuner.config.environment import is_nccl
 from tuner.engines import nccl
 from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.canonical import adaptive_obstacle
@@ -123,7 +124,7 @@ def adaptive_steps(view: ServerView) -> str:
 
 def nccl_needs_ranks(view: ServerView) -> str:
     """NCCL is not used by one process."""
-    names = [name for name, value in view.args.env.items() if nccl.is_nccl(name) and value]
+    names = [name for name, value in view.args.env.items() if is_nccl(name) and value]
     if not names or view.ranks > 1:
         return ""
     return f"{', '.join(sorted(names))} must not be set for one GPU: there is nothing to reduce"
