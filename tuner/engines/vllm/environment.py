@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tuner.args import UNSET, ServerArgs
+from tuner.config.environment import is_nccl
 from tuner.engines.base import Drift
-from tuner.engines.nccl import check_value, is_nccl, overwritten, parse_environ
+from tuner.engines.nccl import check_value
+from tuner.engines.nccl_effects import overwritten, parse_environ
 from tuner.engines.vllm.case import Case, Rule
 
 _USES_NCCL = frozenset({"NCCL_SYMM_MEM", "PYNCCL"})
