@@ -174,6 +174,21 @@ def a_list(answer: Any) -> None:
     answer.done()
 
 
+def closed_after_usage(answer: Any) -> None:
+    answer.head()
+    answer.text("one", finish="stop")
+    answer.usage(1)
+    raise ConnectionAbortedError
+
+
+def test_a_close_after_the_last_word_loses_nothing(
+    serve: Any, connect: Any, prompts: Any
+) -> None:
+    record = run_one(serve, connect, prompts, closed_after_usage)
+    assert record.ok
+    assert record.output_tokens == 1
+
+
 @pytest.mark.parametrize(
     ("script", "error"),
     [
