@@ -181,9 +181,7 @@ def closed_after_usage(answer: Any) -> None:
     raise ConnectionAbortedError
 
 
-def test_a_close_after_the_last_word_loses_nothing(
-    serve: Any, connect: Any, prompts: Any
-) -> None:
+def test_a_close_after_the_last_word_loses_nothing(serve: Any, connect: Any, prompts: Any) -> None:
     record = run_one(serve, connect, prompts, closed_after_usage)
     assert record.ok
     assert record.output_tokens == 1
