@@ -49,7 +49,8 @@ class StageChanged:
 
 @dataclass(frozen=True, slots=True)
 class RequestsProgressed:
-    """Requests of the current block that have finished; at most a few per second are emitted."""
+    """Requests of the current block (counted from 0) that have finished; at most a few per
+    second are emitted."""
 
     number: int
     block: int
@@ -61,7 +62,7 @@ class RequestsProgressed:
 
 @dataclass(frozen=True, slots=True)
 class BlockMeasured:
-    """One block is done; `value` is the objective so far, `vs_baseline` its ratio so far."""
+    """`block` blocks are done; `value` is the objective so far, `vs_baseline` its ratio so far."""
 
     number: int
     block: int
@@ -90,7 +91,7 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationProgressed:
-    """One launch of the confirmation is done."""
+    """One launch of the confirmation is done; rounds count from 0, trial 0 is the baseline."""
 
     round: int
     rounds: int

@@ -54,7 +54,7 @@ def test_a_running_study(width: int, trials: list[TrialRecord], golden: Golden) 
         TrialStarted(7, {"steps": 5, "topk": 1}),
         StageChanged(7, "measuring"),
         BlockMeasured(7, 3, 6, 2610.0, 1.37),
-        RequestsProgressed(7, 4, 6, 113, 192, 0),
+        RequestsProgressed(7, 3, 6, 113, 192, 0),
     ]
     for event in events:
         assert progress.take(event, width) == []
@@ -72,10 +72,13 @@ def test_without_a_width_nothing_is_cut(trials: list[TrialRecord], golden: Golde
 
 def test_the_confirmation(golden: Golden) -> None:
     progress = Progress("output_tokens_per_s", Clock())
-    lines = progress.take(StageChanged(0, "confirming", "3 finalists, 4 rounds"))
-    assert progress.live(100)[0].strip() == "confirming 3 finalists, 4 rounds"
+    lines = []
     for trial, value in ((0, 1909.0), (5, 2640.0), (1, None)):
-        lines += progress.take(ConfirmationProgressed(2, 4, trial, value))
+        assert progress.take(StageChanged(trial, "launching")) == []
+        assert progress.live(100)[0].split()[:2] == [str(trial), "launching"]
+        assert progress.live(100)[0].endswith("confirmation, held-out prompts")
+        lines += progress.take(ConfirmationProgressed(1, 4, trial, value))
+        assert progress.live(100) == []
     lines += progress.take(Notice("warning", "GPU 3 throttled", "Check its cooling."))
     lines += progress.take(RunFinished("budget spent", 42, 10_800.0))
     golden("confirm", "\n".join(lines) + "\n")

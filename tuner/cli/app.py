@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from tuner import __version__
-from tuner.cli import deploy, draft, results, study
+from tuner.cli import deploy, draft, results, run, study
 from tuner.cli.output import error_lines, narrate, say
 from tuner.errors import TunerError
 
@@ -22,7 +22,7 @@ ORDER = (
 )  # fmt: skip
 """The order of `tuner --help`: that of a study's life."""
 
-GROUPS = (study, results, deploy, draft)
+GROUPS = (study, run, results, deploy, draft)
 
 
 class Commands(TyperGroup):

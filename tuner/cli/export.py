@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.cli.output import narrate
-from tuner.cli.stored import StoredStudy, find_study, read_study
+from tuner.cli.stored import StoredStudy, find_study, read_study, study_file_of
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.engines.catalog import get_engine
 from tuner.errors import UsageError
@@ -48,7 +48,7 @@ def export_study(wish: ExportWish) -> Exported:
     allow |= {UNCONFIRMED} if wish.unconfirmed else set()
     place, loaded = find_study(wish.study)
     stored = read_study(wish.study)
-    engine = get_engine((loaded or study_file_of(stored)).config.engine)
+    engine = get_engine((loaded or reload(stored)).config.engine)
     subject = choose(
         stored.trials,
         stored.recommendation,
@@ -61,17 +61,11 @@ def export_study(wish: ExportWish) -> Exported:
     return Exported(subject, folder, tuple(write_bundle(files, folder)))
 
 
-def study_file_of(stored: StoredStudy) -> LoadedStudy:
-    """The study file that a stored study was made from; raises UsageError when it is gone."""
-    path = Path(str(stored.document.get("study_file", "")))
-    if not path.is_file():
-        raise UsageError(
-            f"study {stored.name}: must be given as its study file, got only its name.",
-            f"It was made from {path}, which is not there." if path.name else "Give the file.",
-        )
-    loaded = load_study(path)
+def reload(stored: StoredStudy) -> LoadedStudy:
+    """The study file that a stored study was made from; a note when it has changed since."""
+    loaded = load_study(study_file_of(stored))
     if loaded.digest != stored.document.get("config_digest"):
-        narrate(f"note: {path} has changed since; what was measured is exported.")
+        narrate(f"note: {loaded.path} has changed since; what was measured is exported.")
     return loaded
 
 

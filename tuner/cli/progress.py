@@ -47,7 +47,6 @@ class Progress:
         self._running_s = now()
         self._stage = "preparing"
         self._requests: RequestsProgressed | None = None
-        self._confirming = ""
         self._best: TrialFinished | None = None
         self._launches = 0
         self._seconds = 0.0
@@ -90,7 +89,7 @@ class Progress:
     def live(self, width: int) -> list[str]:
         """The live region: at most four lines that fit the width."""
         bar = 42 if width >= 100 else 22
-        lines = [self._now_line(width)] if self._running or self._confirming else []
+        lines = [] if self._running is None else [self._now_line(self._running, width)]
         if self._requests is not None:
             lines.append(self._requests_line(bar))
         if self._opened.max_launches:
@@ -118,7 +117,10 @@ class Progress:
     def _enter(self, event: StageChanged) -> None:
         self._stage = event.stage.replace("_", " ")
         self._requests = None
-        self._confirming = event.detail if event.stage == "confirming" else ""
+        if self._running is None:  # a launch of the confirmation belongs to no new trial
+            words = event.detail or "confirmation, held-out prompts"
+            self._running = TrialFinished(event.number, "complete", {}, reason=words)
+            self._running_s = self._now()
 
     def _note_block(self, event: BlockMeasured) -> None:
         if self._running is not None:
@@ -150,23 +152,21 @@ class Progress:
         return [header(self._metric, width)]
 
     def _confirmation(self, event: ConfirmationProgressed, width: int | None) -> str:
+        self._running, self._requests = None, None
         line = TrialFinished(event.trial, "complete", {}, value=event.value)
         words = "baseline" if event.trial == 0 else f"trial {event.trial}"
-        self._confirming = f"round {event.round}/{event.rounds}"
-        state = f"confirm {event.round}/{event.rounds}"
+        state = f"confirm {event.round + 1}/{event.rounds}"
         return running_line(line, state, f"{words}, held-out prompts", width, clock="-")
 
-    def _now_line(self, width: int) -> str:
-        if self._running is None:
-            return f"      confirming {self._confirming}"
-        elapsed = replace(self._running, seconds=self._now() - self._running_s)
+    def _now_line(self, running: TrialFinished, width: int) -> str:
+        elapsed = replace(running, seconds=self._now() - self._running_s)
         return running_line(elapsed, self._stage, elapsed.reason, width)
 
     def _requests_line(self, bar: int) -> str:
         event = self._requests
         assert event is not None
-        share = (event.block - 1 + event.done / max(1, event.total)) / max(1, event.blocks)
-        label = f"      block {event.block}/{event.blocks}"
+        share = (event.block + event.done / max(1, event.total)) / max(1, event.blocks)
+        label = f"      block {event.block + 1}/{event.blocks}"
         errors = f"{event.errors} error{'' if event.errors == 1 else 's'}"
         text = f"{event.done}/{event.total} requests, {errors}"
         return f"{label:<{LABEL}}{_bar(share, bar)}   {text}"

@@ -75,15 +75,38 @@ def find_study(study: str) -> tuple[StudyPlace, LoadedStudy | None]:
         UsageError: it is neither.
     """
     path = Path(study)
-    if path.is_file():
-        loaded = load_study(path)
+    if path.is_file() or path.suffix in (".yaml", ".yml"):
+        loaded = load_study(_existing(path))
         return place_of(loaded.config.name, loaded.config.storage), loaded
-    if path.suffix in (".yaml", ".yml"):
+    return find_place(study), None
+
+
+def study_path(study: str) -> Path:
+    """The study file that STUDY means; raises UsageError when there is none."""
+    path = Path(study)
+    if path.is_file() or path.suffix in (".yaml", ".yml"):
+        return _existing(path)
+    return study_file_of(read_study(study))
+
+
+def study_file_of(stored: StoredStudy) -> Path:
+    """The file that a stored study was made from; raises UsageError when it is gone."""
+    path = Path(str(stored.document.get("study_file", "")))
+    if not path.is_file():
         raise UsageError(
-            f"{study}: must be a study file, got nothing at {path.absolute()}.",
+            f"study {stored.name}: must be given as its study file, got only its name.",
+            f"It was made from {path}, which is not there." if path.name else "Give the file.",
+        )
+    return path
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: must be a study file, got nothing at {path.absolute()}.",
             "Check the path, or write a study with `tuner init`.",
         )
-    return find_place(study), None
+    return path
 
 
 def newest_name(place: StudyPlace) -> str:

@@ -1,4 +1,4 @@
-"""Owns the commands about a study file: init, schema."""
+"""Owns the commands about a study file: init, check, schema."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import JSON
+from tuner.cli.options import JSON, STUDY
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(init)
+    app.command()(check)
     app.command()(schema)
 
 
@@ -43,6 +44,26 @@ def init(
         say_json({"files": [str(path) for path in paths]})
     else:
         say(*(f"Wrote {path}" for path in paths), f"Next: tuner check {paths[0]}")
+
+
+def check(study: STUDY, as_json: JSON = False) -> None:
+    """Validate a study and count its servers; nothing is launched.
+
+    Example: tuner check studies/quickstart.yaml
+    """
+    from tuner.cli.check import check_lines, check_study
+    from tuner.cli.output import say, say_json
+    from tuner.cli.stored import study_path
+    from tuner.errors import ConfigError
+
+    report = check_study(study_path(study))
+    if as_json:
+        say_json(report.to_json())
+    elif not report.problems:
+        say(*check_lines(report))
+    if report.problems:
+        error = ConfigError(report.problems)
+        raise typer.Exit(error.exit_code) if as_json else error
 
 
 def schema(

@@ -1,0 +1,202 @@
+"""Owns what `tuner check` reports: errors with places, the counted space, cost, warnings.
+
+Launches no server; runs the engine's own `--help` and resolver where they are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner import units
+from tuner.cli.table import params_text
+from tuner.config.loader import LoadedStudy, load_study
+from tuner.errors import ConfigError, EngineError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from tuner.config.workload import WorkloadConfig
+    from tuner.search.candidates import Candidates
+
+LAUNCH_S = {"sglang": 120.0, "vllm": 120.0, "llamacpp": 5.0}
+"""Seconds that a launch is assumed to take before one was seen."""
+
+REQUEST_TOKENS_PER_S = 60.0
+"""Speed of one request that is assumed before one was seen."""
+
+PLANNED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What is known of a study before anything is launched."""
+
+    name: str = ""
+    problems: tuple[Problem, ...] = ()
+    space: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    launches: int = 0
+    confirm_launches: int = 0
+    seconds: float = 0.0
+    first: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The `--json` document."""
+        errors = [
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "column": problem.column,
+                "path": problem.path,
+                "message": problem.message,
+                "hint": problem.hint,
+            }
+            for problem in self.problems
+        ]
+        return {
+            "ok": not self.problems,
+            "name": self.name,
+            "errors": errors,
+            "space": dict(self.space),
+            "infeasible_because": dict(self.reasons),
+            "launches": self.launches,
+            "confirm_launches": self.confirm_launches,
+            "estimated_seconds": round(self.seconds),
+            "first": list(self.first),
+            "warnings": list(self.warnings),
+        }
+
+
+def check_study(path: Path) -> CheckReport:
+    """Everything that can be said of a study file without launching a server.
+
+    Raises:
+        UsageError, EngineError: it cannot be judged at all (no such engine, too many points).
+    """
+    try:
+        loaded = load_study(path)
+    except ConfigError as error:
+        return CheckReport(problems=error.problems)
+    candidates, warnings = _candidates(loaded)
+    warnings = [*loaded.warnings, *_prompt_warnings(loaded), *warnings]
+    launches, confirm = planned_launches(loaded, len(candidates.survey.servers))
+    seconds = (launches + confirm) * launch_seconds(loaded)
+    wall = loaded.config.budget.wall
+    return CheckReport(
+        name=loaded.config.name,
+        space=candidates.survey.counts(),
+        reasons=count_reasons([reasons for _, reasons in candidates.survey.infeasible]),
+        launches=launches,
+        confirm_launches=confirm,
+        seconds=seconds if wall is None else min(seconds, wall),
+        first=tuple(_first_servers(loaded, candidates)),
+        warnings=tuple(warnings),
+    )
+
+
+def check_lines(report: CheckReport) -> list[str]:
+    """The report as text."""
+    counts = report.space
+    lines = [
+        f"{report.name}: ok, nothing was launched.",
+        f"  space      {counts['points']:,} points: {counts['distinct']:,} distinct servers, "
+        f"{counts['infeasible']:,} infeasible, {counts['duplicates']:,} duplicates",
+        *(f"             {count:,} infeasible: {text}" for text, count in report.reasons.items()),
+        f"  launches   at most {report.launches} to search, then {report.confirm_launches} "
+        f"to confirm: about {units.clock(report.seconds)} (a guess until the baseline has run)",
+    ]
+    labels = ["first", *[""] * len(report.first)]
+    lines += [f"  {label:<11}{text}" for label, text in zip(labels, report.first, strict=False)]
+    return [*lines, *(f"warning: {text}" for text in report.warnings)]
+
+
+def planned_launches(loaded: LoadedStudy, servers: int) -> tuple[int, int]:
+    """Launches of the search (the baseline counts) and of the confirmation, at most."""
+    config = loaded.config
+    search = min(config.budget.launches, servers + 1)
+    finalists = min(config.confirm.finalists, servers)
+    return search, (finalists + 1) * config.confirm.rounds
+
+
+def launch_seconds(loaded: LoadedStudy) -> float:
+    """A guess of one launch: start, then every load point at an assumed speed."""
+    config = loaded.config
+    return LAUNCH_S.get(config.engine.kind, 0.0) + measuring_seconds(config.workload)
+
+
+def measuring_seconds(workload: WorkloadConfig) -> float:
+    """Seconds of measuring in one launch: requests × tokens, as many at once as the load says."""
+    requests = workload.blocks * workload.block_size
+    tokens = workload.output_tokens.exactly or workload.output_tokens.max or 0
+    each = tokens / REQUEST_TOKENS_PER_S
+    total = 0.0
+    for load in workload.load:
+        if load.rate is not None:
+            total += requests / load.rate
+        else:
+            total += requests * each / (load.concurrency or 1)
+    return total
+
+
+def count_reasons(infeasible: Sequence[Sequence[str]], most: int = 5) -> dict[str, int]:
+    """The first reason of each infeasible point, counted, the commonest first."""
+    counts: dict[str, int] = {}
+    for reasons in infeasible:
+        text = reasons[0] if reasons else "unknown"
+        counts[text] = counts.get(text, 0) + 1
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ranked[:most])
+
+
+def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:
+    from tuner.engines.base import EngineFacts
+    from tuner.engines.catalog import get_engine
+    from tuner.search.candidates import find_candidates, inspect_engine
+    from tuner.space import build_space
+
+    engine = get_engine(loaded.config.engine)
+    warnings = []
+    try:
+        facts = inspect_engine(engine, loaded.config.engine)
+    except EngineError as error:
+        facts = EngineFacts()
+        warnings.append(f"{error.message} Flags were not checked against it. {error.hint}")
+    candidates = find_candidates(engine, build_space(loaded), facts)
+    if not candidates.survey.servers:
+        warnings.append("no server of the space is legal: only the baseline would be measured")
+    return candidates, [*warnings, *candidates.notes]
+
+
+def _prompt_warnings(loaded: LoadedStudy) -> list[str]:
+    from tuner.measure.prompts import build_workload
+
+    try:
+        build_workload(loaded.config.workload, loaded.config.search.seed)
+    except UsageError as error:
+        raise UsageError(f"workload.prompts: {error.message}", error.hint) from error
+    return []
+
+
+def _first_servers(loaded: LoadedStudy, candidates: Candidates) -> list[str]:
+    """What would be launched first: baseline, start points, the sampler's own choice."""
+    from tuner.search.sampling import Ground, Situation, make_suggester
+
+    config, survey = loaded.config, candidates.survey
+    start = list(candidates.space.start)
+    lines = ["baseline: speculation off", *(f"{params_text(p)} (start point)" for p in start)]
+    points = [params for params, _ in survey.servers]
+    remaining = [index for index, point in enumerate(points) if point not in start]
+    maximize = config.objective.maximize is not None
+    ground = Ground(candidates.space, survey, config.search, maximize, config.budget.launches)
+    suggester = make_suggester(ground)
+    running: list[int] = []
+    while remaining and len(lines) < PLANNED:
+        proposal = suggester.propose(Situation((), remaining, running, config.search.seed))
+        if proposal is None:
+            break
+        running.append(proposal.index)
+        remaining.remove(proposal.index)
+        lines.append(params_text(points[proposal.index]))
+    return lines[:PLANNED]

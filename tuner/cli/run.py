@@ -1,0 +1,61 @@
+"""Owns the commands that launch servers: run, confirm."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import JSON, STUDY
+
+NEW = Annotated[
+    bool, typer.Option("--new", help="Start afresh beside what is stored under this name.")
+]
+VERBOSE = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Without a terminal: a line for every stage too.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command()(run)
+    app.command()(confirm)
+
+
+def run(study: STUDY, new: NEW = False, verbose: VERBOSE = False, as_json: JSON = False) -> None:
+    """Run a study: baseline, search, confirmation. Run again, it resumes.
+
+    Example: tuner run studies/quickstart.yaml
+    """
+    from tuner.cli.output import say, say_json
+    from tuner.cli.running import ending_lines, run_shown
+    from tuner.cli.show import study_document
+
+    done = run_shown(study, new=new, verbose=verbose)
+    if as_json:
+        say_json(study_document(done))
+    else:
+        say(*ending_lines(done))
+
+
+def confirm(
+    study: STUDY,
+    trials: Annotated[
+        list[int] | None, typer.Argument(help="Trials to confirm; the best when left out.")
+    ] = None,
+    verbose: VERBOSE = False,
+    as_json: JSON = False,
+) -> None:
+    """Launch finalists and baseline again, interleaved, on prompts the search never saw.
+
+    Example: tuner confirm quickstart 5 17
+    """
+    from tuner.cli.output import say, say_json
+    from tuner.cli.running import confirm_shown, ending_lines
+    from tuner.cli.show import study_document
+
+    done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
+    if as_json:
+        say_json(study_document(done))
+    else:
+        say(*ending_lines(done))

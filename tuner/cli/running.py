@@ -1,0 +1,76 @@
+"""Owns a run seen from the command line: earlier trials, the live view, the interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
+
+from tuner.cli.sentences import recommendation_lines
+from tuner.cli.stored import StoredStudy, read_study, study_path
+from tuner.cli.view import RunView, run_view
+from tuner.config.loader import LoadedStudy, load_study
+from tuner.errors import Interrupted, StoreError
+from tuner.search.loop import run_study
+from tuner.search.reconfirm import confirm_study
+from tuner.store.record import TrialRecord
+
+
+def run_shown(study: str, *, new: bool, verbose: bool) -> StoredStudy:
+    """Run a study under a view; the stored study as it is afterwards."""
+    return _shown(
+        study,
+        lambda loaded, view: run_study(loaded, observer=view, new=new),
+        recalls=not new,
+        verbose=verbose,
+    )
+
+
+def confirm_shown(study: str, trials: tuple[int, ...], *, verbose: bool) -> StoredStudy:
+    """Confirm trials of a study under a view; the stored study as it is afterwards."""
+    return _shown(
+        study,
+        lambda loaded, view: confirm_study(loaded, trials, observer=view),
+        recalls=True,
+        verbose=verbose,
+    )
+
+
+def ending_lines(done: StoredStudy) -> list[str]:
+    """What a run prints at its end."""
+    return [*recommendation_lines(done.recommendation), f"Next: tuner export {done.name}"]
+
+
+def _shown(
+    study: str,
+    action: Callable[[LoadedStudy, RunView], object],
+    *,
+    recalls: bool,
+    verbose: bool,
+) -> StoredStudy:
+    loaded = load_study(study_path(study))
+    objective = loaded.config.objective
+    view = run_view(objective.maximize or objective.minimize or "", verbose=verbose)
+    with view, _resumable(study):
+        if recalls:
+            view.recall(_earlier(study))
+        action(loaded, view)
+    return read_study(study)
+
+
+def _earlier(study: str) -> list[TrialRecord]:
+    with contextlib.suppress(StoreError):
+        return read_study(study).trials
+    return []
+
+
+@contextlib.contextmanager
+def _resumable(study: str) -> Iterator[None]:
+    """An interruption that says how to go on."""
+    hint = f"Go on with: tuner run {shlex.quote(study)}"
+    try:
+        yield
+    except Interrupted as error:
+        raise Interrupted(error.message, error.hint or hint) from error
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; everything measured is stored.", hint) from None

@@ -1,0 +1,64 @@
+"""Owns confirming on demand: chosen trials, or the search's best, without searching further."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.config.loader import LoadedStudy
+from tuner.errors import UsageError
+from tuner.events import Observer, ignore
+from tuner.search.confirm import Campaign, confirm, planned_rounds, select_finalists
+from tuner.search.loop import RunResult, announce, finish
+from tuner.search.session import Session, open_session
+from tuner.server.interrupts import raise_on_signals
+from tuner.store.record import TrialRecord
+
+
+def confirm_study(
+    loaded: LoadedStudy, trials: Sequence[int] = (), *, observer: Observer = ignore
+) -> RunResult:
+    """Confirm trials of a stored study against its baseline on held-out prompts.
+
+    Args:
+        loaded: the study; it was run before.
+        trials: numbers of trials with a value; the search's best when empty.
+        observer: told of every launch.
+
+    Raises:
+        UsageError: the study has no baseline, or a trial has no value.
+        Interrupted: the user stopped it; finished launches are stored.
+    """
+    with raise_on_signals(), open_session(loaded, observer, new=False) as session:
+        announce(session)
+        recommendation = confirm(campaign_of(session, trials), loaded.config.fidelity)
+        session.opened.keep_recommendation(recommendation)
+        return finish(session, recommendation, "the confirmation is done")
+
+
+def campaign_of(session: Session, trials: Sequence[int]) -> Campaign:
+    """The servers to be confirmed, the baseline first."""
+    config = session.loaded.config
+    if not session.history.baselines:
+        raise UsageError(
+            f"study {session.opened.name}: must have a measured baseline, got none.",
+            "Run the study first.",
+        )
+    count = config.confirm.finalists
+    chosen = [chosen_trial(session, number) for number in trials if number != 0]
+    finalists = chosen or select_finalists(session.bench, session.history, count)
+    best = max((each.vs_baseline or 0.0 for each in finalists), default=None)
+    servers = {0: session.candidates.baseline}
+    servers |= {each.number: session.candidates.args_of(each.params) for each in finalists}
+    rounds = planned_rounds(config.confirm, session.history, best)
+    return Campaign(session.bench, session.opened, rounds, servers)
+
+
+def chosen_trial(session: Session, number: int) -> TrialRecord:
+    """A trial with a value; raises UsageError for any other."""
+    for record in session.history.records:
+        if record.number == number and record.value is not None:
+            return record
+    raise UsageError(
+        f"study {session.opened.name}: trial {number} must be a trial with a value.",
+        "Choose one that `tuner show` lists as complete.",
+    )
