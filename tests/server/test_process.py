@@ -163,8 +163,7 @@ def test_an_exception_in_the_block_stops_the_server(tmp_path: Path) -> None:
 def test_losing_the_object_ends_the_server(tmp_path: Path) -> None:
     server = run(tmp_path, "import time; time.sleep(60)")
     target = server.target
-    server._control.close()
-    server._supervisor.wait(10)
+    server._link.release()
     assert not procfs.is_alive(target.server)
     server.stop()
 

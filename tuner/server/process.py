@@ -6,32 +6,25 @@ with an environment built fresh for this launch. Knows no engine and no HTTP.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from tuner.errors import FailureKind, HostError, TrialFailure
 from tuner.server import interrupts, procfs, shared_memory, teardown
 from tuner.server.capped_log import read_tail
 from tuner.server.command import LaunchCommand
 from tuner.server.exits import describe_exit, last_telling_line
 from tuner.server.launch_record import LaunchRecord, record_path
-from tuner.server.procfs import ProcessId
+from tuner.server.supervisor_link import SupervisorLink
 from tuner.server.teardown import StopReport, Target
 
 MAX_LOG_BYTES = 16 << 20
-_START_S = 30.0
-_ROOT = str(Path(__file__).parents[2])
+_EXIT_CODE_S = 1.0
 
 
 def build_env(changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -53,12 +46,12 @@ class ServerProcess:
         port: the port it was told to listen on.
         log_path: its capped log; `server.json` lies beside it.
         marker: value of TUNER_SERVER in every process of the server.
+        started_monotonic: when it was launched (`time.monotonic`).
     """
 
     def __init__(
         self,
-        supervisor: subprocess.Popen[bytes],
-        control: socket.socket,
+        link: SupervisorLink,
         record: LaunchRecord,
         log_path: Path,
         shared_before: frozenset[str] = frozenset(),
@@ -68,14 +61,11 @@ class ServerProcess:
         self.log_path = log_path
         self.marker = record.marker
         self.started_monotonic = time.monotonic()
+        self.target = Target(link.server, link.process, record.marker, record.port)
+        self._link = link
         self._record = record
         self._shared_before = shared_before
-        self._supervisor = supervisor
-        self._control = control
-        self._events = b""
-        self._returncode: int | None = None
         self._report: StopReport | None = None
-        self._lock = threading.RLock()
         self._stop_lock = threading.RLock()
 
     @classmethod
@@ -104,9 +94,6 @@ class ServerProcess:
         record = LaunchRecord.new(label, port, command.argv[0])
         log_path.parent.mkdir(parents=True, exist_ok=True)
         shared_before = shared_memory.segments()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            supervisor = _start_supervisor(theirs.fileno(), record.env, log_path)
         request = {
             "argv": command.argv,
             "env": build_env({**command.env, **record.env}),
@@ -114,18 +101,10 @@ class ServerProcess:
             "log": str(log_path.absolute()),
             "max_log_bytes": max_log_bytes,
         }
-        try:
-            pid = _handshake(ours, request)
-            server = procfs.identify(pid) or ProcessId(pid, 0)
-            record = record.started(
-                server, procfs.identify(supervisor.pid) or ProcessId(supervisor.pid, 0)
-            )
-        except BaseException:
-            ours.close()  # the supervisor ends whatever it has started
-            supervisor.wait(teardown.FORCE_S)
-            raise
+        link = SupervisorLink.start(request, record.env, log_path)
+        record = record.started(link.server, link.process)
         record.write(record_path(log_path))
-        return cls(supervisor, ours, record, log_path, shared_before)
+        return cls(link, record, log_path, shared_before)
 
     # ---- what it is ------------------------------------------------------------------------
     @property
@@ -133,22 +112,11 @@ class ServerProcess:
         """Where its HTTP interface is."""
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def target(self) -> Target:
-        """Its processes, as the teardown sees them."""
-        record = self._record
-        return Target(
-            server=ProcessId(record.pid, record.start_ticks),
-            supervisor=ProcessId(record.supervisor_pid, record.supervisor_start_ticks),
-            marker=record.marker,
-            port=record.port,
-        )
-
     def members(self) -> list[procfs.ProcessStat]:
         """Its living processes: the server, its workers, and whatever those have started."""
         return self.target.members()
 
-    def worker_environments(self) -> dict[int, dict[str, str]]:
+    def environments(self) -> dict[int, dict[str, str]]:
         """The environment each of its processes was started with, the workers' own included."""
         read = {stat.id.pid: procfs.read_environ(stat.id.pid) for stat in self.members()}
         return {pid: env for pid, env in read.items() if env is not None}
@@ -156,10 +124,14 @@ class ServerProcess:
     # ---- how it fares ----------------------------------------------------------------------
     def poll(self) -> int | None:
         """None while the server's own process runs, then its exit code (negative: signal)."""
-        with self._lock:
-            if self._returncode is None:
-                self._read_events()
-            return self._returncode
+        return self._link.returncode()
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code as soon as there is one, None after `seconds` without."""
+        deadline = time.monotonic() + seconds
+        while (code := self.poll()) is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return code
 
     def exit_reason(self) -> str:
         """How it ended, in words, with the last telling line of its log; "" while it runs."""
@@ -172,19 +144,6 @@ class ServerProcess:
     def log_tail(self, max_bytes: int = 65536) -> str:
         """The last part of its log."""
         return read_tail(self.log_path, max_bytes)
-
-    def _read_events(self) -> None:
-        while self._returncode is None:
-            data = _receive(self._control)
-            if data is None:
-                return
-            if not data:  # the supervisor is gone, and has taken the server with it
-                self._returncode = -signal.SIGKILL
-                return
-            self._events += data
-            *lines, self._events = self._events.split(b"\n")
-            for line in lines:
-                self._returncode = json.loads(line).get("exited", self._returncode)
 
     # ---- how it ends -----------------------------------------------------------------------
     def stop(self, grace_s: float = 30.0) -> StopReport:
@@ -201,32 +160,14 @@ class ServerProcess:
             return self._report
 
     def _stop(self, grace_s: float) -> StopReport:
-        supervisor = self.target.supervisor
-        procfs.send_signal(supervisor, signal.SIGCONT)
+        procfs.send_signal(self.target.supervisor, signal.SIGCONT)
         held = shared_memory.held_by(stat.id.pid for stat in self.members())
         report = teardown.stop(self.target, grace_s)
-        self._await_exit_code()
-        self._release(supervisor)
+        self.wait(_EXIT_CODE_S)  # nothing of it lives any more: the code is a moment away
+        self._link.release()
         shared_memory.remove_leftovers(self._shared_before, held)
         replace(self._record, stopped=True).write(record_path(self.log_path))
         return report
-
-    def _await_exit_code(self) -> None:
-        """Nothing of the server lives any more; its exit code is at most a moment away."""
-        deadline = time.monotonic() + 1.0
-        while self.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
-
-    def _release(self, supervisor: ProcessId) -> None:
-        with self._lock:
-            if self._returncode is None:
-                self._returncode = -signal.SIGKILL
-            self._control.close()
-        try:
-            self._supervisor.wait(5.0)
-        except subprocess.TimeoutExpired:
-            procfs.send_signal(supervisor, signal.SIGKILL)
-            self._supervisor.wait(5.0)
 
     def __enter__(self) -> ServerProcess:
         return self
@@ -238,67 +179,3 @@ class ServerProcess:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def _start_supervisor(
-    control: int, marker: Mapping[str, str], log_path: Path
-) -> subprocess.Popen[bytes]:
-    # PYTHON* variables of ours are not the supervisor's business; -P keeps the current folder
-    # from shadowing the standard library.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    try:
-        with log_path.open("wb") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-S", "-P", "-m", "tuner.server.supervisor", str(control)],
-                env={**env, **marker, "PYTHONPATH": _ROOT},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=(control,),
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise HostError(
-            f"launch: a process must be startable, got {error}.",
-            "Free memory, process slots (ulimit -u) or disk space on this machine.",
-        ) from error
-
-
-def _handshake(control: socket.socket, request: Mapping[str, Any]) -> int:
-    """Send what to start; the server's pid.
-
-    Raises:
-        TrialFailure: LAUNCH_CRASH when the program cannot be executed.
-        HostError: the supervisor gave no answer.
-    """
-    control.settimeout(_START_S)
-    answer = b""
-    try:
-        control.sendall(json.dumps(request).encode() + b"\n")
-        while not answer.endswith(b"\n") and (data := control.recv(1)):
-            answer += data
-        message = json.loads(answer)
-    except (OSError, ValueError) as error:
-        raise HostError(
-            f"launch: the supervisor must answer within {_START_S:g} s, got {error!r}.",
-            "Look at the end of the server log; the machine may be out of memory.",
-        ) from error
-    if "started" not in message:
-        program = str(request["argv"][0])
-        raise TrialFailure(
-            FailureKind.LAUNCH_CRASH,
-            f"{program} cannot be started: {message.get('error', message)}",
-            hint="Set engine.executable to a program that exists and may be executed.",
-        )
-    control.setblocking(False)
-    return int(message["started"])
-
-
-def _receive(control: socket.socket) -> bytes | None:
-    """What has arrived; None when nothing has, b"" when nothing will."""
-    try:
-        return control.recv(4096)
-    except BlockingIOError:
-        return None
-    except OSError:  # reset: the supervisor was killed
-        return b""

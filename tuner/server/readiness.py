@@ -82,9 +82,15 @@ def wait_ready(
     return asyncio.run(_Waiter(process, probe, timeout_s, hard_cap_s, classify).wait())
 
 
-def exit_failure(process: ServerProcess, classify: Classify) -> TrialFailure | None:
-    """Why the server's process is gone, as a failure; None while it runs."""
-    code = process.poll()
+def exit_failure(
+    process: ServerProcess, classify: Classify, patience_s: float = 0.5
+) -> TrialFailure | None:
+    """Why the server's process is gone, as a failure; None while it runs.
+
+    A dying server's connections break a moment before its exit code exists: `patience_s` is how
+    long to wait for one.
+    """
+    code = process.wait(patience_s)
     if code is None:
         return None
     log = process.log_tail()
@@ -144,7 +150,7 @@ class _Waiter:
 
     # ---- what ends the wait ----------------------------------------------------------------
     def _require_alive(self) -> None:
-        failure = exit_failure(self._process, self._classify)
+        failure = exit_failure(self._process, self._classify, patience_s=0.0)
         if failure is not None:
             raise failure
 
