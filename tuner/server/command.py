@@ -42,6 +42,7 @@ class ReadyProbe:
 
     Args:
         health_path: GET answers 200 when the server can take requests.
+        older_health_path: asked instead where `health_path` answers 404: an older version.
         generation: the short real generation.
         identity_path: GET whose text names the served model, or None.
         identity: extracts the served model's name from that text (None: not found).
@@ -55,3 +56,4 @@ class ReadyProbe:
     identity: Callable[[str], str | None] | None = None
     expected_identity: tuple[str, ...] = ()
     request_timeout_s: float = 30.0
+    older_health_path: str | None = None

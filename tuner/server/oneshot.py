@@ -48,12 +48,15 @@ def run_command(
 ) -> Completed:
     """Run a command to its end, or kill all of it when `timeout_s` is over.
 
+    It reads `stdin`, or else what the command itself brings.
+
     Raises:
         EngineError: the program cannot be started.
     """
     started = time.monotonic()
     record = LaunchRecord.new("command", 0, command.argv[0])
-    with _started(command, record, stdin) as child:
+    given = command.stdin if stdin is None else stdin
+    with _started(command, record, given) as child:
         reading = _Reading(child, max_output_bytes)
         has_exited = reading.until_exit(started + timeout_s)
     return Completed(

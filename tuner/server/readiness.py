@@ -185,7 +185,7 @@ class _Waiter:
 
     async def _ask(self, client: httpx.AsyncClient) -> str:
         self._require_own_port()
-        await self._get(client, self._probe.health_path)
+        await self._require_health(client)
         identity = await self._require_identity(client)
         generation = self._probe.generation
         answer = await client.post(generation.path, json=generation.body)
@@ -208,6 +208,13 @@ class _Waiter:
                 f"port {port} is listened on by {who}, not by the launched server",
                 hint="Nothing to do: the same server is launched again with another port.",
             )
+
+    async def _require_health(self, client: httpx.AsyncClient) -> None:
+        older = self._probe.older_health_path
+        answer = await client.get(self._probe.health_path)
+        if answer.status_code == 404 and older is not None:
+            answer = await client.get(older)
+        _require_200(answer)
 
     async def _require_identity(self, client: httpx.AsyncClient) -> str:
         probe = self._probe
@@ -255,7 +262,8 @@ class _LogProgress:
 
     def __init__(self, process: ServerProcess, probe: ReadyProbe) -> None:
         self._process = process
-        paths = (probe.health_path, probe.identity_path, probe.generation.path)
+        health = (probe.health_path, probe.older_health_path)
+        paths = (*health, probe.identity_path, probe.generation.path)
         self._ours = tuple(path for path in paths if path)
         self._stamp: tuple[int, int] | None = None
         self._seen = ""

@@ -175,10 +175,11 @@ class SglangEngine:
         return ReadyProbe(
             health_path="/ready",
             generation=generation_check(self._model_name(args)),
-            identity_path="/model_info",
+            identity_path="/v1/models",
             identity=_identity,
             expected_identity=tuple(sorted(name for name in names if name)),
             request_timeout_s=60.0,
+            older_health_path="/health_generate",
         )
 
     def _model_name(self, args: ServerArgs) -> str:
@@ -296,5 +297,7 @@ def _identity(text: str) -> str | None:
         data = json.loads(text)
     except ValueError:
         return None
-    name = data.get("served_model_name") or data.get("model_path")
+    models = data.get("data") if isinstance(data, dict) else None
+    first = models[0] if isinstance(models, list) and models else {}
+    name = first.get("id") if isinstance(first, dict) else None
     return str(name) if name else None

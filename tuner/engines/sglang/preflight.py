@@ -45,7 +45,8 @@ def parse_answer(output: str, servers: Sequence[ServerArgs]) -> list[Resolution]
     if not isinstance(rows, list) or len(rows) != len(servers):
         return [Resolution() for _ in servers]
     assumed = {F.spelled(str(name)) for name in answer.get("assumed", ())}
-    return [_resolution(row, args, assumed) for row, args in zip(rows, servers, strict=True)]
+    common = answer.get("common") or {}
+    return [_resolution(r, a, common, assumed) for r, a in zip(rows, servers, strict=True)]
 
 
 def _answer(output: str) -> Mapping[str, Any]:
@@ -59,14 +60,16 @@ def _answer(output: str) -> Mapping[str, Any]:
     return {}
 
 
-def _resolution(row: Mapping[str, Any], args: ServerArgs, assumed: set[str]) -> Resolution:
+def _resolution(
+    row: Mapping[str, Any], args: ServerArgs, common: Mapping[str, Any], assumed: set[str]
+) -> Resolution:
     error = str(row.get("error", ""))
     if error:
         verdict = str(row.get("kind", "")) in _VERDICTS
         return (
             Resolution(error=_one_line(error)) if verdict and not _machine(error) else Resolution()
         )
-    effective = effective_flags(row.get("resolved") or {})
+    effective = effective_flags({**common, **(row.get("resolved") or {})})
     known = {name: value for name, value in effective.items() if name not in assumed}
     return Resolution(canonical=_overridden(args, known), effective=known)
 

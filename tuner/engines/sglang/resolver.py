@@ -1,9 +1,10 @@
 """Resolves SGLang argument vectors with SGLang's own code; run by SGLang's interpreter, by path.
 
 Standard input: one JSON document {"servers": [{"argv": [...], "env": {...}}, ...]}. Standard
-output: one line that begins with the marker, then JSON {"version", "gpu", "assumed", "servers":
-[{"error", "kind", "resolved", "messages"}, ...]}. Imports nothing of the tuner and needs no GPU:
-without one, a CUDA device and a portable attention backend are assumed and said so.
+output: one line that begins with the marker, then JSON {"version", "gpu", "assumed", "common",
+"servers": [{"error", "kind", "resolved", "messages"}, ...]}; `resolved` holds what differs from
+`common`. Imports nothing of the tuner and needs no GPU: without one, a CUDA device and a portable
+attention backend are assumed and said so.
 """
 
 from __future__ import annotations
@@ -106,6 +107,16 @@ def _with_assumptions(argv: list[str], gpu: bool) -> tuple[list[str], list[str]]
     return argv + [word for pair in missing for word in pair], [flag for flag, _ in missing]
 
 
+def _common(servers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first server's values; the others keep only what differs from them."""
+    resolved = [server["resolved"] for server in servers if server["resolved"]]
+    common = dict(resolved[0]) if resolved else {}
+    for server in servers:
+        values = server["resolved"]
+        server["resolved"] = {k: v for k, v in values.items() if v != common.get(k)}
+    return common
+
+
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
@@ -118,8 +129,13 @@ def main() -> None:
         argv, added = _with_assumptions(list(server["argv"]), gpu)
         assumed.update(added)
         servers.append(_resolve(argv, server.get("env", {})))
-    version = getattr(sglang, "__version__", "")
-    answer = {"version": version, "gpu": gpu, "assumed": sorted(assumed), "servers": servers}
+    answer = {
+        "version": getattr(sglang, "__version__", ""),
+        "gpu": gpu,
+        "assumed": sorted(assumed),
+        "common": _common(servers),
+        "servers": servers,
+    }
     sys.stdout.write("\n" + MARKER + json.dumps(answer) + "\n")
 
 
