@@ -181,6 +181,9 @@ class Driver:
 
     def _take(self, flight: Flight, data: bytes, now: float) -> None:
         exchange = flight.exchange
+        if not data and not exchange.has_answer_bytes:
+            self._broken(flight, "the connection was closed without an answer", now)
+            return
         try:
             if data:
                 exchange.take(data, now)
@@ -189,9 +192,7 @@ class Driver:
         except MalformedAnswer as error:
             self._land(flight, str(error))
             return
-        if not data and not exchange.has_answer_bytes:
-            self._broken(flight, "the connection was closed without an answer", now)
-        elif exchange.is_complete or not data:
+        if exchange.is_complete or not data:
             self._land(flight, at=now)
 
     def _broken(self, flight: Flight, reason: str, now: float) -> None:

@@ -95,10 +95,7 @@ class Exchange:
         """The server closed the connection."""
         for payload in self._reader.end_of_input():
             self._event(payload, now)
-        # llama.cpp's HTTP library may close before the final frame when the machine is busy: an
-        # answer with finish reason and usage lacks nothing.
-        has_all = self._finish_reason is not None and self._output_tokens is not None
-        if not self._reader.is_complete and self.done_s is None and not has_all:
+        if not self._reader.is_complete and self.done_s is None:
             self._error = self._error or "the connection was closed before the answer ended"
 
     def record(
