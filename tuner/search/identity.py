@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from tuner import __version__
 from tuner.args import digest_of
@@ -15,25 +15,18 @@ from tuner.config.loader import LoadedStudy
 from tuner.config.study import ObjectiveConfig, StudyConfig
 from tuner.config.workload import LoadConfig
 from tuner.errors import Difference
+from tuner.host.fingerprint import Fingerprint
 from tuner.measure.records import LoadPoint
 from tuner.space import Parameter, SearchSpace, describe_changes
 from tuner.store.plain import json_safe
 
 FORMAT_VERSION = 1
 
-
-class FingerprintLike(Protocol):
-    """A host, engine and model as text fields, with a digest over those that decide."""
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        """Every field by name."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Equal for hosts whose measurements may be compared."""
-        ...
+_NOT_IDENTITY = {
+    # Where things lie may change; what they are is in the fingerprint, by content.
+    "executable", "model", "draft_model", "launch_timeout",
+    "kind", "args", "env",  # compared one by one
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class StudySetup:
     loaded: LoadedStudy
     space: SearchSpace
     workload_digest: str
-    fingerprint: FingerprintLike
+    fingerprint: Fingerprint
 
     @property
     def name(self) -> str:
@@ -106,15 +99,14 @@ def identity_of(setup: StudySetup) -> Identity:
     return Identity(
         fields={
             "engine.kind": config.engine.kind,
-            "engine.model": config.engine.model,
-            "engine.draft_model": config.engine.draft_model or "none",
             **_prefixed("engine.args", config.engine.args),
             **_prefixed("engine.env", config.engine.env),
+            **_prefixed("engine", config.engine.model_dump(exclude=_NOT_IDENTITY)),
             **_objective_fields(setup, config.objective),
             **_workload_fields(setup, config),
         },
         space=setup.space,
-        fingerprint={name: str(value) for name, value in setup.fingerprint.fields.items()},
+        fingerprint=dict(setup.fingerprint.fields),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -109,15 +109,22 @@ class LatticeSampler(BaseSampler):
         return choices[(self._ground.config.seed + len(taken)) % len(choices)]
 
 
-def busy_digests(study: Study, names: Mapping[str, str]) -> set[str]:
-    """Digests of trials that run or wait; `names` maps a waiting point's text to its digest."""
+def busy_digests(study: Study, names: Callable[[], Mapping[str, str]]) -> set[str]:
+    """Digests of trials that run or wait; `names` gives those of points that do not say theirs.
+
+    Args:
+        study: the Optuna study.
+        names: digest by `point_key` of every server; asked only when it is needed.
+    """
     states = (TrialState.RUNNING, TrialState.WAITING)
     found = set()
     for trial in study.get_trials(deepcopy=False, states=states):
-        digest = trial.user_attrs.get("digest")
         point = trial.params or trial.system_attrs.get("fixed_params", {})
-        found.add(digest or names.get(point_key(point), ""))
-    return found - {""}
+        digest = trial.user_attrs.get("digest")
+        if digest is None and point:
+            digest = names().get(point_key(point))
+        found.add(digest)
+    return {digest for digest in found if digest}
 
 
 def point_key(params: Params) -> str:

@@ -23,6 +23,7 @@ from tuner.search.identity import StudySetup
 from tuner.search.lattice import LatticeSampler, busy_digests, distributions, point_key, suggest
 from tuner.search.sampling import Ground, Proposal, Suggester, complete_point, situation_of
 from tuner.search.telling import running_estimate, tell_record
+from tuner.space import SpaceSurvey
 from tuner.store.database import Store
 from tuner.store.faults import persist
 from tuner.store.owner import Owner, current_owner
@@ -72,15 +73,22 @@ class OpenStudy:
     notes: tuple[str, ...] = ()
     comparable: tuple[TrialRecord, ...] = ()
     owner: Owner = field(default_factory=lambda: current_owner(os.getpid()))
+    _kept: dict[int, TrialRecord] = field(default_factory=dict)
+    _digests: tuple[SpaceSurvey, list[str]] | None = None
 
     def records(self) -> list[TrialRecord]:
-        """Every finished trial, in order."""
-        return self.store.trials(self.name)
+        """Every finished trial, in order; read once, on a shared database what is new."""
+        if not self._kept or self.store.is_shared:
+            fresh = self.store.trials(self.name, besides=self._kept)
+            self._kept |= {record.number: record for record in fresh}
+        return [self._kept[number] for number in sorted(self._kept)]
 
     # ---- a trial's way in --------------------------------------------------------------------
     def queue_baseline(self) -> None:
-        """Put a measurement of the baseline at the end of the queue."""
-        self._enqueue({}, {"baseline": True})
+        """Put a measurement of the baseline at the end of the queue, unless one waits there."""
+        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        if not any(trial.user_attrs.get("baseline") for trial in waiting):
+            self._enqueue({}, {"baseline": True})
 
     def queue(self, params: Params, *, note: str = "queued") -> None:
         """Put a point at the end of the queue, unless the study already has it."""
@@ -102,6 +110,8 @@ class OpenStudy:
         Only one worker asks at a time; what runs elsewhere is not proposed.
         """
         with self.store.asking():
+            if self.store.is_shared:
+                self._give_back()
             self.study.sampler = LatticeSampler(ground)
             while self._is_queue_filled():
                 asked = self._start_queued(ground)
@@ -110,16 +120,27 @@ class OpenStudy:
             proposal = self._propose(ground, suggester)
             return None if proposal is None else self._start_proposed(ground, proposal)
 
+    def _give_back(self) -> None:
+        """Queue the trials of workers that died while this one was measuring."""
+        ended = recovery.end_dead_trials(self.study, self.store, self.results, self.name)
+        self.notes = (*self.notes, *(note for note in ended if "interrupted" in note))
+
     def _is_queue_filled(self) -> bool:
         waiting = (TrialState.WAITING,)
         return bool(self.study.get_trials(deepcopy=False, states=waiting))
 
     def _propose(self, ground: Ground, suggester: Suggester) -> Proposal | None:
-        names = {point_key(params): args.digest for params, args in ground.survey.servers}
-        busy = busy_digests(self.study, names)
+        digests = self._digests_of(ground.survey)
+        points = (point_key(params) for params, _ in ground.survey.servers)
+        busy = busy_digests(self.study, lambda: dict(zip(points, digests, strict=True)))
         n_existing = len(self.study.get_trials(deepcopy=False))
-        situation = situation_of(ground, self.records(), busy, n_existing)
+        situation = situation_of(ground, self.records(), busy, n_existing, digests)
         return None if situation is None else suggester.propose(situation)
+
+    def _digests_of(self, survey: SpaceSurvey) -> list[str]:
+        if self._digests is None or self._digests[0] is not survey:
+            self._digests = (survey, [args.digest for _, args in survey.servers])
+        return self._digests[1]
 
     def _start_proposed(self, ground: Ground, proposal: Proposal) -> Asked:
         params, args = ground.survey.servers[proposal.index]
@@ -165,6 +186,8 @@ class OpenStudy:
         """
         self.results.write_trial(record, blocks)
         self.store.save_trial(self.name, record, blocks)
+        self.records()
+        self._kept[record.number] = record
         return tell_record(self.study, record.number, record, self._curve(record))
 
     def interrupt(self, asked: Asked, reason: str = "interrupted by the user") -> TrialRecord:

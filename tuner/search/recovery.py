@@ -7,7 +7,7 @@ Runs under the run lock, before anything is launched.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from tuner.args import Params
 from tuner.errors import FailureKind, StoreError
 from tuner.search.lattice import distributions
 from tuner.search.telling import attributes, tell_record, telling_of
+from tuner.search.workers import lost_owners
 from tuner.space import SearchSpace
 from tuner.store.database import Store
 from tuner.store.faults import persist
@@ -37,13 +38,8 @@ def repair(
     """
     notes = list(_restore_tables(store, results, name))
     notes += _restore_optuna(study, store.trials(name), space)
-    notes += _end_dead_trials(study, store, results, name)
+    notes += end_dead_trials(study, store, results, name)
     return notes
-
-
-def recover(study: Study, store: Store, results: ResultsFolder, space: SearchSpace) -> list[str]:
-    """`repair` for an Optuna study that is already open."""
-    return repair(study, store, results, study.study_name, space)
 
 
 def _restore_tables(store: Store, results: ResultsFolder, name: str) -> Iterator[str]:
@@ -115,13 +111,19 @@ def _finished_trial(record: TrialRecord, space: SearchSpace) -> FrozenTrial:
 # ---- trials whose owner died ------------------------------------------------------------------
 
 
-def _end_dead_trials(
+def end_dead_trials(
     study: Study, store: Store, results: ResultsFolder, name: str
 ) -> Iterator[str]:
+    """End every running trial whose process is gone and queue its point once more.
+
+    Returns:
+        What was done or left alone, one line per running trial.
+    """
+    lost = lost_owners(store, name)
     running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     for trial in running:
         owner = owner_of(trial)
-        if not is_dead(owner, is_shared=store.is_shared):
+        if not is_dead(owner, is_shared=store.is_shared, lost=lost):
             who = owner.label if owner else "an unknown process"
             yield f"trial {trial.number} is still run by {who} and was left alone"
             continue
@@ -143,18 +145,21 @@ def owner_of(trial: FrozenTrial) -> Owner | None:
         return None
 
 
-def is_dead(owner: Owner | None, *, is_shared: bool) -> bool:
+def is_dead(
+    owner: Owner | None, *, is_shared: bool, lost: Collection[Owner] = frozenset()
+) -> bool:
     """Whether a running trial's owner is gone.
 
     On a database of one tuner the run lock is proof: whoever does not live here is gone, also a
-    container with another host name. On a shared one only what this machine can see counts.
+    container with another host name. On a shared one only what this machine can see counts, and
+    `lost`: workers elsewhere that have not been seen for long.
     """
     if owner is None:
         return not is_shared
     if owner == current_owner(os.getpid()):
         return not is_shared  # an earlier run of this very process, which gave the lock back
     liveness = owner.liveness()
-    return liveness == "dead" or (liveness == "unknown" and not is_shared)
+    return liveness == "dead" or (liveness == "unknown" and (not is_shared or owner in lost))
 
 
 def interrupted_record(number: int, params: Params, reason: str) -> TrialRecord:

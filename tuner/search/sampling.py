@@ -129,7 +129,11 @@ def settled_digests(records: Sequence[TrialRecord]) -> set[str]:
 
 
 def situation_of(
-    ground: Ground, records: Sequence[TrialRecord], busy: set[str], n_existing: int
+    ground: Ground,
+    records: Sequence[TrialRecord],
+    busy: set[str],
+    n_existing: int,
+    digests: Sequence[str] | None = None,
 ) -> Situation | None:
     """What can be chosen now; None when every server is settled or busy.
 
@@ -138,11 +142,12 @@ def situation_of(
         records: finished trials.
         busy: digests of servers that run or wait elsewhere.
         n_existing: trials of the study in any state.
+        digests: of the servers, where the caller keeps them; None: computed.
     """
+    digests = digests or [args.digest for _, args in ground.survey.servers]
     settled = settled_digests(records)
     remaining, running = [], []
-    for index, (_, args) in enumerate(ground.survey.servers):
-        digest = args.digest
+    for index, digest in enumerate(digests):
         if digest in busy:
             running.append(index)
         elif digest not in settled:

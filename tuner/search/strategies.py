@@ -142,15 +142,22 @@ class Surrogate:
         for _ in range(MAX_ASKS):
             asked = study.ask(self._flat()).params
             point = [asked[parameter.name] for parameter in self._known.parameters]
+            exact = remaining.get(self._exact(point))
+            if exact is not None:
+                return exact
             near = min(
                 (self._decoding_distance(point, coordinates), index)
                 for coordinates, index in remaining.items()
             )
             best = min(best, near) if best else near
-            if best[0] == 0.0:
-                break
         assert best is not None
         return best[1]
+
+    def _exact(self, asked: Sequence[int]) -> tuple[int | None, ...]:
+        """The coordinates of the point asked for, without what does not exist there."""
+        named = zip(self._known.parameters, asked, strict=True)
+        values = {parameter.name: parameter.values[i] for parameter, i in named}
+        return self._known.at(self._ground.space.complete(values))
 
     def _decoding_distance(
         self, asked: Sequence[int | None], server: Sequence[int | None]

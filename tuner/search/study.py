@@ -48,7 +48,8 @@ def open_study(
     """
     identity = identity_of(setup)
     stored = store.generations(setup.name)
-    store.save_fingerprint(setup.fingerprint.digest, dict(identity.fingerprint))
+    taken = setup.fingerprint
+    store.save_fingerprint(taken.digest, {**taken.details, **taken.fields})
     previous = stored[-1] if stored else None
     if previous is None or new:
         meta = _new_meta(setup, store, identity, previous, results)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
@@ -124,9 +124,11 @@ class Store:
 
         self.write(action)
 
-    def trials(self, study: str) -> list[TrialRecord]:
-        """Every finished trial, in order of number."""
+    def trials(self, study: str, *, besides: Collection[int] = ()) -> list[TrialRecord]:
+        """Every finished trial, in order of number, but those the caller knows already."""
         query = select(TrialRow.document).where(TrialRow.study == study).order_by(TrialRow.number)
+        if besides:
+            query = query.where(TrialRow.number.not_in(sorted(besides)))
         documents = self.read(lambda session: list(session.scalars(query)))
         return [TrialRecord.model_validate_json(document) for document in documents]
 

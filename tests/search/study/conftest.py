@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from tuner.args import Params, ServerArgs
 from tuner.config.loader import load_study
+from tuner.host.fingerprint import Fingerprint
 from tuner.search.opened import Asked, OpenStudy
 from tuner.search.sampling import Ground, make_suggester
 from tuner.search.study import StudySetup, open_study
@@ -44,14 +45,6 @@ DEFAULTS = {
 }
 
 
-@dataclass(frozen=True)
-class FakeFingerprint:
-    """A host as the study sees it."""
-
-    fields: Mapping[str, str] = field(default_factory=lambda: {"gpu": "none", "driver": "1"})
-    digest: str = "f1"
-
-
 def canonical(params: Params) -> ServerArgs:
     """Every point is a server of its own, but draft 8 means 4 where steps is 1."""
     flags = {name: value for name, value in params.items() if name != "nccl"}
@@ -71,7 +64,7 @@ class Workshop:
         path = self.folder / "demo.yaml"
         path.write_text(textwrap.dedent(STUDY.format(**{**DEFAULTS, **changes})))
         loaded = load_study(path)
-        taken = FakeFingerprint(fingerprint) if fingerprint else FakeFingerprint()
+        taken = Fingerprint(fingerprint or {"gpu": "none", "driver": "1"}, {"host": "here"})
         return StudySetup(loaded, build_space(loaded), "workload-1", taken)
 
     def ground(self, setup: StudySetup, launches: int = 10) -> Ground:
