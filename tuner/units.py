@@ -17,7 +17,7 @@ _DURATION = re.compile(r"\s*(?:\d+(?:\.\d+)?(?:ms|s|m|h|d)\s*)+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]\d)", re.ASCII)
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?", re.ASCII)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:iB|B)?", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:,\d{3})*(?:\.\d+)?)\s*([KMGT]?)(?:iB|B)?", re.ASCII | re.IGNORECASE)
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -132,7 +132,7 @@ def parse_size(text: str) -> int:
     if not match:
         raise ValueError(f"must be a size such as 16 MiB or 4096, got {text!r}")
     step: int = "_KMGT".index(match[2].upper() or "_")
-    return round(float(match[1]) * 2.0 ** (10 * step))
+    return round(parse_number(match[1]) * 2.0 ** (10 * step))
 
 
 def _decimals(value: float) -> int:

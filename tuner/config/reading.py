@@ -104,7 +104,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> _Refused:
     lines = text.splitlines()
     near = lines[line - 1] if line <= len(lines) else ""
     if "\t" in near[: len(near) - len(near.lstrip())] or "'\\t'" in str(error.problem):
-        return _Refused("must be indented with spaces, got a tab", "Write spaces.", line, column)
+        return _Refused("must hold spaces here, got a tab", "Write spaces instead.", line, column)
     detail = str(error.problem or error.context).replace("\n", " ")
     return _Refused(
         f"must be YAML, got a syntax error: {detail}", _syntax_hint(near), line, column
