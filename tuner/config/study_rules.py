@@ -143,7 +143,7 @@ def check_files(study: Document) -> None:
 
 def check_engine_and_space(study: Document, space: MergedSpace) -> None:
     """Nothing is both fixed and searched, nothing twice, and NCCL only where GPUs talk."""
-    kind = study.get(("engine", "kind"))
+    kind = str(study.get(("engine", "kind")))
     args = _mapping(study, ("engine", "args"))
     env = _mapping(study, ("engine", "env"))
     first: dict[str, Declared] = {}
