@@ -120,10 +120,15 @@ def test_nothing_is_shown_before_the_study_opens() -> None:
 
 
 def test_warnings_of_a_trial_follow_its_line() -> None:
-    finished = TrialFinished(1, "complete", {"a": True}, 10.0, warnings=("clocks fell",))
+    texts = ("clocks fell", "page size fell", "odd", "odder")
+    finished = TrialFinished(1, "complete", {"a": True}, 10.0, warnings=texts)
     lines = Progress("output_tokens_per_s", Clock()).take(finished)
     assert lines[1].endswith("a=on")
-    assert lines[2] == "      warning: clocks fell"
+    assert lines[2:] == [
+        "      warning: clocks fell",
+        "      warning: page size fell",
+        "      2 more warnings",
+    ]
 
 
 @pytest.mark.parametrize(

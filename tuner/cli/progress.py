@@ -33,6 +33,7 @@ LABEL = 17
 """Columns before the bars of the live region."""
 
 HOUR = 3600.0
+MOST_WARNINGS = 2
 
 
 class Progress:
@@ -135,8 +136,7 @@ class Progress:
             self._new_launches += 1
             self._seconds += event.seconds
         self._consider(event)
-        warnings = [f"      warning: {text}" for text in event.warnings]
-        return [*self._header(width), trial_line(event, width), *warnings]
+        return [*self._header(width), trial_line(event, width), *warning_lines(event, width)]
 
     def _consider(self, trial: TrialFinished) -> None:
         if trial.state not in ("baseline", "complete") or trial.vs_baseline is None:
@@ -194,6 +194,13 @@ class Progress:
             return f"{label}the baseline: {value}"
         versus = f"{units.ratio(best.vs_baseline or 0.0)} baseline"
         return f"{label}trial {best.number}: {value}, {versus} (one measurement, not confirmed)"
+
+
+def warning_lines(event: TrialFinished, width: int | None) -> list[str]:
+    """The first warnings of a trial; the others are counted."""
+    lines = [f"      warning: {text}" for text in event.warnings[:MOST_WARNINGS]]
+    more = len(event.warnings) - len(lines)
+    return [*(cut(line, width) for line in lines), *([f"      {more} more warnings"] * (more > 0))]
 
 
 def notice_lines(event: Notice) -> list[str]:

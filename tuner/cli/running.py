@@ -7,10 +7,11 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from tuner.cli.sentences import recommendation_lines
-from tuner.cli.stored import StoredStudy, read_study, study_path
+from tuner.cli.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import Interrupted, StoreError
+from tuner.events import Notice
 from tuner.search.loop import run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.store.record import TrialRecord
@@ -52,6 +53,8 @@ def _shown(
     objective = loaded.config.objective
     view = run_view(objective.maximize or objective.minimize or "", verbose=verbose)
     with view, _resumable(study):
+        if loaded.config.engine.kind in SIMULATED_KINDS:
+            view(Notice("warning", "Simulated: no real server is measured, only a stand-in."))
         if recalls:
             view.recall(_earlier(study))
         action(loaded, view)
@@ -71,6 +74,6 @@ def _resumable(study: str) -> Iterator[None]:
     try:
         yield
     except Interrupted as error:
-        raise Interrupted(error.message, error.hint or hint) from error
+        raise Interrupted(error.message, hint) from error
     except KeyboardInterrupt:
         raise Interrupted("interrupted; everything measured is stored.", hint) from None

@@ -47,6 +47,6 @@ def _support(recommendation: RecommendationRecord) -> list[str]:
         lines.append(text)
     if recommendation.is_simulated:
         lines.append(
-            "Simulated: the numbers are replayed or scripted, no real server was measured."
+            "Simulated: the numbers are replayed or scripted; no real server was measured."
         )
     return lines

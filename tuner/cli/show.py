@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from tuner import units
@@ -12,6 +13,8 @@ from tuner.cli.table import as_finished, cut, header, trial_line, trial_text, un
 from tuner.store.record import LoadPointRecord, TrialRecord
 
 _LABEL = 18
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+_PERCENTILE = re.compile(r"_p(50|90|95|99)(?=_|$)")
 
 
 def study_document(study: StoredStudy, only: TrialRecord | None = None) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def trial_lines(study: StoredStudy, trial: TrialRecord, width: int | None) -> li
 def _notes(study: StoredStudy) -> list[str]:
     count = sum(len(trial.warnings) for trial in study.trials)
     notes = []
-    if any(trial.is_simulated for trial in study.trials):
+    if study.is_simulated:
         notes.append("Simulated: the numbers are replayed or scripted, nothing was measured.")
     if any(trial.is_synthetic for trial in study.trials):
         notes.append("Synthetic acceptance in some trials: never recommended.")
@@ -66,15 +69,17 @@ def _head(study: StoredStudy, trial: TrialRecord) -> list[str]:
     if trial.hint:
         lines.append(f"  {trial.hint}")
     if trial.value is not None:
-        value = f"{units.plus_minus(trial.value, trial.half_width)} {unit_of(study.metric)}"
-        versus = (
-            "" if trial.vs_baseline is None else f", {units.ratio(trial.vs_baseline)} baseline"
-        )
-        lines.append(_pair("value", f"{value.rstrip()}{versus}"))
+        lines.append(_pair("value", _result(study, trial, trial.value)))
     if trial.predicted is not None:
         lines.append(_pair("predicted", units.number(trial.predicted)))
     marks = [name for name in ("synthetic", "lossy", "simulated") if _is(trial, name)]
     return [*lines, *([_pair("marks", ", ".join(marks))] if marks else [])]
+
+
+def _result(study: StoredStudy, trial: TrialRecord, value: float) -> str:
+    words = f"{units.plus_minus(value, trial.half_width)} {unit_of(study.metric)}".split()
+    versus = trial.vs_baseline
+    return " ".join(words) + ("" if versus is None else f", {units.ratio(versus)} baseline")
 
 
 def _what(trial: TrialRecord) -> str:
@@ -103,30 +108,32 @@ def _arguments(trial: TrialRecord) -> list[str]:
 
 
 def _metrics(trial: TrialRecord) -> list[str]:
-    if not trial.load_points:
-        return []
-    names = _ordered({name for point in trial.load_points for name in point.metrics})
-    heads = "".join(f"{point.load:>12}" for point in trial.load_points)
-    rows = [
-        f"  {name:<24}"
-        + "".join(f"{_cell(point.metrics, name):>12}" for point in trial.load_points)
-        for name in names
-    ]
-    counts = "".join(f"{_requests(point):>12}" for point in trial.load_points)
-    return ["", f"{'metrics':<26}{heads}", *rows, f"  {'requests':<24}{counts}"]
+    return [line for point in trial.load_points for line in _load_point(point)]
 
 
-def _requests(point: LoadPointRecord) -> str:
-    return f"{point.requests}" if not point.errors else f"{point.errors}/{point.requests} bad"
+def _load_point(point: LoadPointRecord) -> list[str]:
+    """One load point: a metric per line, its percentiles beside its value."""
+    bad = f", {point.errors} failed" if point.errors else ""
+    heading = f"at {point.load}, {point.requests} requests{bad}"
+    used = [p for p in _PERCENTILES if any(f"_{p}" in name for name in point.metrics)]
+    lines = ["", f"{heading:<28}" + "".join(f"{name:>9}" for name in ("", *used))]
+    for name in _base_names(point.metrics):
+        stem, unit = (name[:-3], "_ms") if name.endswith("_ms") else (name, "")
+        values = [name, *(f"{stem}_{percentile}{unit}" for percentile in used)]
+        cells = "".join(f"{_cell(point.metrics, value):>9}" for value in values)
+        lines.append(f"  {name:<26}{cells}".rstrip())
+    return lines
+
+
+def _base_names(metrics: Mapping[str, float]) -> list[str]:
+    """Names without their percentiles, the speed first."""
+    found = {_PERCENTILE.sub("", name) for name in metrics}
+    return sorted(found, key=lambda name: (not name.startswith("output_tokens"), name))
 
 
 def _cell(metrics: Mapping[str, float], name: str) -> str:
     value = metrics.get(name)
-    return "-" if value is None or value != value else units.number(value)
-
-
-def _ordered(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (not name.startswith("output_tokens"), name))
+    return "" if value is None or value != value else units.number(value)
 
 
 def _acceptance(trial: TrialRecord) -> list[str]:

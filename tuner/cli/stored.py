@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from tuner.errors import UsageError
 from tuner.store.database import open_store
 from tuner.store.place import StudyPlace, find_place, place_of
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
+
+SIMULATED_KINDS = ("fake", "replay")
+"""Engine kinds whose measurements are of no real server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,12 @@ class StoredStudy:
     def direction(self) -> str:
         """`maximize` or `minimize`."""
         return self._objective()[0]
+
+    @property
+    def is_simulated(self) -> bool:
+        """True when no real server was measured: replayed, or the fake server."""
+        kind = self.document.get("fields", {}).get("engine.kind", "")
+        return kind in SIMULATED_KINDS or any(trial.is_simulated for trial in self.trials)
 
     @property
     def load(self) -> str:
@@ -120,10 +129,22 @@ def read_study(study: str) -> StoredStudy:
     place, _ = find_study(study)
     with open_store(place.url, create=False) as store:
         meta = store.newest(place.name)
-        return StoredStudy(
+        found = StoredStudy(
             name=meta.name,
             trials=store.trials(meta.name),
             recommendation=store.recommendation(meta.name),
             confirmations=store.confirmations(meta.name),
             document=meta.document,
         )
+    return _marked(found) if found.is_simulated else found
+
+
+def _marked(study: StoredStudy) -> StoredStudy:
+    """The study with the mark on everything that is shown or exported of it."""
+    mark = {"is_simulated": True}
+    recommendation = study.recommendation
+    return replace(
+        study,
+        trials=[trial.model_copy(update=mark) for trial in study.trials],
+        recommendation=recommendation and recommendation.model_copy(update=mark),
+    )

@@ -1,0 +1,101 @@
+"""`tuner run` and `tuner confirm` from end to end on the fake server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tuner.cli.app import build_app
+
+ROOT = Path(__file__).parents[2]
+
+STUDY = """\
+name: demo
+engine:
+  kind: fake
+space:
+  parameters:
+    steps: {flag: spec-steps, choices: [2]}
+workload:
+  prompts: {builtin: mixed}
+  blocks: 2
+  block_size: 2
+  held_out: 4
+  output_tokens: {max: 8}
+  warm_up: 1
+objective: {maximize: output_tokens_per_s}
+search: {sampler: random, pruner: none}
+confirm: {finalists: 1, rounds: 2, max_rounds: 2}
+fidelity: {compare: "off"}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
+    (tmp_path / "demo.yaml").write_text(STUDY)
+    return "demo.yaml"
+
+
+def tuner(*arguments: str) -> Any:
+    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
+
+
+def test_a_study_runs_resumes_and_is_confirmed(study: str) -> None:
+    found = tuner("run", study)
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout.startswith("Recommended (simulated): ")
+    assert found.stdout.splitlines()[-1] == "Next: tuner export demo"
+    narrated = [line.split("  ", 1)[1] for line in found.stderr.splitlines()]
+    assert narrated[0] == "warning: Simulated: no real server is measured, only a stand-in."
+    states = [line.split()[1] for line in narrated if line.split()[0].isdigit()]
+    assert states == ["baseline", "complete", *["confirm"] * 4]
+
+    again = tuner("run", study, "--json")
+    document = json.loads(again.stdout)
+    assert [trial["state"] for trial in document["trials"]] == ["baseline", "complete"]
+    assert document["recommendation"]["is_simulated"] is True
+    assert "Resuming demo: 2 trials are stored" in again.stderr
+    assert again.stderr.count("confirm 1/2") == 2
+
+    confirmed = tuner("confirm", "demo", "1", "--json")
+    assert confirmed.exit_code == 0, confirmed.stderr
+    finalists = json.loads(confirmed.stdout)["recommendation"]["finalists"]
+    assert [finalist["trial"] for finalist in finalists] == [1]
+    assert tuner("confirm", "demo", "9").exit_code == 2
+
+    refused = tuner("export", "demo", "--trial", "1", "--unconfirmed", "--out", "out")
+    assert refused.exit_code == 2
+    assert "must be measured on a real server" in refused.stderr
+
+
+def test_confirming_what_never_ran_is_refused(study: str) -> None:
+    found = tuner("confirm", study)
+    assert found.exit_code == 2
+    assert "Run the study first." in found.stderr
+
+
+def test_control_c_leaves_with_the_resume_command(study: str, tmp_path: Path) -> None:
+    slow = STUDY.replace("  kind: fake\n", "  kind: fake\n  behaviour: {load_s: 60}\n")
+    (tmp_path / "demo.yaml").write_text(slow)
+    command = [sys.executable, "-m", "tuner", "run", "demo.yaml", "--verbose"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line.decode())
+            if "launching" in lines[-1]:
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    assert lines[-1] == "  Go on with: tuner run demo.yaml\n"
