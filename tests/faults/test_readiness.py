@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tuner.errors import FailureKind, TrialFailure
+from tuner.errors import FailureKind, Interrupted, TrialFailure
+from tuner.server import interrupts
 from tuner.server.process import ServerProcess
 from tuner.server.readiness import ReadyReport
 
@@ -16,29 +22,29 @@ Refused = Callable[..., TrialFailure]
 
 
 def test_a_slow_health_page_is_waited_for(fake_server: Start, ready: Ready) -> None:
-    report = ready(fake_server({"slow_health_s": 1.5}, ready=False))
-    assert 1.5 <= report.seconds < 5
+    report = ready(fake_server({"slow_health_s": 0.8}, ready=False))
+    assert 0.8 <= report.seconds < 5
 
 
 @pytest.mark.parametrize("early_health", [True, False])
 def test_ready_means_a_real_generation(
     fake_server: Start, ready: Ready, early_health: bool
 ) -> None:
-    behaviour = {"starting_s": 1.0, "early_health": early_health}
-    assert 1.0 <= ready(fake_server(behaviour, ready=False)).seconds < 4
+    behaviour = {"starting_s": 0.5, "early_health": early_health}
+    assert 0.5 <= ready(fake_server(behaviour, ready=False)).seconds < 4
 
 
 def test_log_progress_restarts_the_patience(fake_server: Start, ready: Ready) -> None:
-    behaviour = {"load_s": 1.5, "load_line_every_s": 0.2}
-    report = ready(fake_server(behaviour, ready=False), timeout_s=0.8)
-    assert report.seconds >= 1.5
+    behaviour = {"load_s": 1.6, "load_line_every_s": 0.2}
+    report = ready(fake_server(behaviour, ready=False), timeout_s=1.2)
+    assert report.seconds >= 1.6
 
 
 def test_progress_does_not_outlast_the_hard_cap(fake_server: Start, refused: Refused) -> None:
     server = fake_server({"load_s": 60, "load_line_every_s": 0.1}, ready=False)
-    failure = refused(server, timeout_s=1, hard_cap_s=1.5)
+    failure = refused(server, timeout_s=1, hard_cap_s=1.2)
     assert failure.kind is FailureKind.NOT_READY
-    assert "not ready 1.5 s after launch: nothing listens on its port" in failure.reason
+    assert "not ready 1.2 s after launch: nothing listens on its port" in failure.reason
     assert "loading weights" in failure.reason
 
 
@@ -73,6 +79,24 @@ def test_a_silent_server_behind_a_healthy_page_is_not_ready(
 ) -> None:
     failure = refused(fake_server({"silent_after": 0}, ready=False), timeout_s=1)
     assert failure.kind is FailureKind.NOT_READY
+
+
+@pytest.mark.parametrize("behaviour", [{"load_s": 60}, {"silent_after": 0}])
+def test_a_signal_ends_the_wait_at_once(
+    fake_server: Start, ready: Ready, behaviour: dict[str, Any]
+) -> None:
+    """It reaches the caller although it arrives inside an event loop."""
+    server = fake_server(behaviour, ready=False)
+
+    def wait_for_ever() -> None:
+        with interrupts.raise_on_signals():
+            ready(server, timeout_s=60, hard_cap_s=60)
+
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    started = time.monotonic()
+    with pytest.raises(Interrupted):
+        wait_for_ever()
+    assert time.monotonic() - started < 10
 
 
 def test_a_server_that_dies_at_the_probe_is_noticed_at_once(

@@ -72,7 +72,7 @@ def test_a_dead_worker_behind_a_living_front(fake_server: Start, send: Send, unt
     answers = seconds_pass(watchdog, clock, 8)
     assert answers[-1] is not None
     assert f"worker process {worker}" in answers[-1]
-    assert httpx.get(f"{server.base_url}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{server.base_url}/health", trust_env=False, verify=False).status_code == 200
     server.stop(1)
     assert len(futures) == 6
 
@@ -119,6 +119,6 @@ def test_health_is_not_progress(fake_server: Start, send: Send, behaviour: dict[
     server = fake_server(behaviour)
     futures = send(server, 6)
     assert Watchdog(server).alive() is None
-    assert httpx.get(f"{server.base_url}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{server.base_url}/health", trust_env=False, verify=False).status_code == 200
     server.stop(1)
     assert 0 in [f.result() for f in futures]
