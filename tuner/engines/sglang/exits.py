@@ -17,6 +17,11 @@ from tuner.errors import FailureKind as Kind
 READY_MARKER = "The server is fired up and ready to roll!"
 """Logged although it could not listen, when the warm-up is skipped (0.5.23)."""
 
+_SERVED = re.compile(
+    re.escape(READY_MARKER) + r'|"(?:POST /v1/\S+|GET /ready) HTTP/1\.1" 200|Decode batch'
+)
+"""What only a server that was ready logs; the marker may be beyond the end that is read."""
+
 _LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
 _CAUSE = re.compile(
     r"^\s*(?:\[[^\]]*\]\s*)?"
@@ -39,9 +44,9 @@ def classify(returncode: int | None, log_tail: str, draft_model: str = "") -> Fa
     A failure that names the draft model is the draft's.
     """
     cause = cause_of(log_tail)
-    was_ready = READY_MARKER in log_tail and not PORT.text.search(log_tail)
-    if was_ready and returncode is not None:
-        return _died(returncode, log_tail)
+    served = None if PORT.text.search(log_tail) else _SERVED.search(log_tail)
+    if served is not None and returncode is not None:
+        return _died(returncode, log_tail[served.end() :])
     pattern = _first_match(cause, log_tail)
     if pattern is None:
         return _by_code(returncode, cause)
@@ -89,8 +94,7 @@ def _before(cause: str, log_tail: str) -> str:
     return "\n".join(lines[-_LINES_BEFORE_CAUSE:])
 
 
-def _died(returncode: int, log_tail: str) -> Failure:
-    after = log_tail.rpartition(READY_MARKER)[2]
+def _died(returncode: int, after: str) -> Failure:
     memory = next(
         (r for r in PATTERNS if r.kind is Kind.OUT_OF_MEMORY and r.text.search(after)), None
     )

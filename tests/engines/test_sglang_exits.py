@@ -1,0 +1,142 @@
+"""What SGLang's exits mean: logs of real 0.5.23 servers, and texts from field reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.engines.sglang.exits import cause_of, classify, exit_words
+from tuner.errors import FailureKind as Kind
+
+LOGS = Path(__file__).parent / "data" / "sglang"
+
+
+def log(name: str) -> str:
+    return (LOGS / f"{name}.log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "kind", "reason"),
+    [
+        ("missing_weights", -9, Kind.LAUNCH_CRASH, "Cannot find any model weights"),
+        ("no_draft_folder", 1, Kind.LAUNCH_CRASH, "Repo id must be in the form"),
+        ("missing_kernel", -9, Kind.LAUNCH_CRASH, "No module named 'sgl_kernel'"),
+        ("draft_context", 137, Kind.LAUNCH_CRASH, "greater than the derived context_length"),
+        ("unknown_algorithm", 1, Kind.LAUNCH_CRASH, "Unknown speculative algorithm name: FOO"),
+        ("ambiguous_flag", 2, Kind.REJECTED_FLAG, "ambiguous option: --cuda-graph-max-bs"),
+        ("bare_assertion", 1, Kind.LAUNCH_CRASH, "AssertionError"),
+        ("port_taken", 3, Kind.PORT_IN_USE, "address already in use"),
+        ("ready_then_dies", -9, Kind.DIED, "it was ready and died: RuntimeError: The expanded"),
+        ("stopped", -15, Kind.DIED, "ended by SIGTERM"),
+        ("stopped", None, Kind.NOT_READY, "never became ready"),
+    ],
+)
+def test_logs_of_real_servers(name: str, code: int | None, kind: Kind, reason: str) -> None:
+    failure = classify(code, log(name))
+    assert failure.kind is kind
+    assert reason in failure.reason
+    assert failure.hint
+    assert "\n" not in failure.reason
+
+
+def test_a_failure_that_names_the_draft_is_the_drafts() -> None:
+    text = log("missing_weights")
+    assert classify(-9, text, "models/tiny-eagle3").is_draft_fault
+    assert not classify(-9, text, "models/other").is_draft_fault
+    assert classify(137, log("draft_context")).is_draft_fault
+    assert not classify(1, log("unknown_algorithm"), "/draft").is_draft_fault
+
+
+TRACE = 'Scheduler hit an exception: Traceback (most recent call last):\n  File "x", line 1\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "is_draft_fault"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+         Kind.OUT_OF_MEMORY, False),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory.", Kind.OUT_OF_MEMORY, False),
+        ("Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 1 GiB\n"
+         "Possible solutions:\n1. set --mem-fraction-static to a smaller value",
+         Kind.OUT_OF_MEMORY, False),
+        ("ValueError: Not enough memory. Please try to increase --mem-fraction-static.",
+         Kind.OUT_OF_MEMORY, False),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+         Kind.OUT_OF_MEMORY, False),
+        ("RuntimeError: Rank 3 scheduler died during initialization (exit code: -9).",
+         Kind.OUT_OF_MEMORY, False),
+        ("Exception: Capture cuda graph failed: selected index k out of range\n"
+         "Possible solutions:\n1. set --mem-fraction-static to a smaller value",
+         Kind.LAUNCH_CRASH, False),
+        ("RuntimeError: selected index k out of range", Kind.LAUNCH_CRASH, False),
+        ("AssertionError: Attempted to load weight (torch.Size([64])) into parameter",
+         Kind.LAUNCH_CRASH, True),
+        ("    assert param_data.shape == loaded_weight.shape\nAssertionError",
+         Kind.LAUNCH_CRASH, True),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x192 and 256x64)",
+         Kind.LAUNCH_CRASH, True),
+        ("AttributeError: 'LlamaConfig' object has no attribute 'draft_vocab_size'",
+         Kind.LAUNCH_CRASH, True),
+        ("ValueError: X does not implement set_eagle3_layers_to_capture", Kind.LAUNCH_CRASH, True),
+        ("ValueError: Target and draft vocab_size must be equal: 320 not equal 512",
+         Kind.LAUNCH_CRASH, True),
+        ("ValueError: EAGLE is not supported in decode attention backend torch_native",
+         Kind.LAUNCH_CRASH, False),
+        ("ValueError: trtllm_mha backend only supports topk = 1 for speculative decoding.",
+         Kind.LAUNCH_CRASH, False),
+        ("NotImplementedError", Kind.LAUNCH_CRASH, False),
+        ("torch.distributed.DistNetworkError: The server socket has failed to listen. EADDRINUSE",
+         Kind.PORT_IN_USE, False),
+        ("RuntimeError: NCCL error: unhandled cuda error", Kind.LAUNCH_CRASH, False),
+    ],
+)  # fmt: skip
+def test_texts_of_a_scheduler_that_failed(text: str, kind: Kind, is_draft_fault: bool) -> None:
+    tail = "\nReceived sigquit from a child process. It usually means the child failed.\n"
+    failure = classify(-9, TRACE + text + tail)
+    assert (failure.kind, failure.is_draft_fault) == (kind, is_draft_fault)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "launch_server.py: error: unrecognized arguments: --foo 3",
+        "sglang serve: error: argument --tp-size: invalid int value: 'x'",
+        "sglang serve: error: ambiguous option: --cuda could match --cuda-graph-config",
+        "sglang serve: error: argument --kv-cache-dtype: invalid choice: 'int2'",
+    ],
+)
+def test_what_the_parser_refuses_is_a_rejected_flag(line: str) -> None:
+    failure = classify(2, f"usage: launch_server.py [-h]\n{line}\n")
+    assert failure.kind is Kind.REJECTED_FLAG
+    assert failure.reason == line.partition("error: ")[2]
+
+
+def test_memory_that_runs_out_while_serving_is_named_as_such() -> None:
+    ready = "The server is fired up and ready to roll!\n"
+    failure = classify(-9, f"{ready}torch.OutOfMemoryError: CUDA out of memory.\n")
+    assert failure.kind is Kind.OUT_OF_MEMORY
+    died = classify(-6, ready)
+    assert (died.kind, died.reason) == (Kind.DIED, "it was ready and died: ended by SIGABRT")
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 2, 3, 137, -9, -11, -64, 255, 4096])
+@pytest.mark.parametrize("text", ["", "\n\n", "Traceback (most recent call last):", "\0\ufffd"])
+def test_any_exit_is_decoded_with_a_reason(code: int | None, text: str) -> None:
+    failure = classify(code, text)
+    assert failure.reason
+    assert failure.kind in {Kind.LAUNCH_CRASH, Kind.REJECTED_FLAG, Kind.NOT_READY}
+
+
+def test_exit_codes_in_words() -> None:
+    assert exit_words(-9) == exit_words(137) == "ended by SIGKILL"
+    assert exit_words(-11) == "ended by SIGSEGV"
+    assert exit_words(1) == "exit code 1"
+    assert exit_words(-99) == "exit code -99"
+
+
+def test_the_cause_keeps_the_exception_that_has_a_message() -> None:
+    text = "ValueError: the reason\nTraceback (most recent call last):\nAssertionError\n"
+    assert cause_of(text) == "ValueError: the reason"
+    assert cause_of("[2026-01-01 00:00:00 TP0] RuntimeError: late") == "RuntimeError: late"
+    assert cause_of("requests.exceptions.ConnectionError: refused") == ""
