@@ -25,6 +25,7 @@ def merged(*pairs: tuple[str, Any]) -> dict[str, Any]:
     [("--max_model_len", ("max-model-len", "")), ("tp", ("tensor-parallel-size", "")),
      ("speculative_config.method", ("speculative-config", "method")),
      ("spec-tokens", ("speculative-config", "num_speculative_tokens")),
+     ("ngram_prompt_lookup_max", ("speculative-config", "prompt_lookup_max")),
      ("compilation-config.pass_config.fuse", ("compilation-config", "pass_config.fuse"))],
 )  # fmt: skip
 def test_names(written: str, name: tuple[str, str]) -> None:
@@ -52,6 +53,11 @@ def test_merging_does_not_change_what_was_merged() -> None:
     flags = merged(("compilation-config", fixed), ("compilation-config.pass_config.b", 2))
     assert flags["compilation-config"] == {"pass_config": {"a": 1, "b": 2}}
     assert fixed == {"pass_config": {"a": 1}}
+
+
+def test_negative_switches_are_the_switch_off() -> None:
+    flags = merged(("no-enable-prefix-caching", True), ("no_async_scheduling", False))
+    assert flags == {"enable-prefix-caching": False, "async-scheduling": True}
 
 
 def test_unset_takes_out() -> None:

@@ -130,6 +130,11 @@ def test_vocabularies_are_compared_for_draft_models_only() -> None:
     assert broken(EAGLE, facts) == []
 
 
+def test_a_speculators_checkpoint_is_no_target() -> None:
+    facts = EngineFacts(target_config={"speculators_config": {"algorithm": "eagle3"}})
+    assert broken(None, facts) == ["target-is-plain"]
+
+
 def test_mtp_depth_is_a_multiple_of_the_layers() -> None:
     facts = EngineFacts(target_config={"model_type": "deepseek_v3", "num_nextn_predict_layers": 2})
     depths = {

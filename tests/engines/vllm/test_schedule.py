@@ -14,6 +14,7 @@ from tuner.engines.vllm.schedule import (
     read_schedule,
     schedule_problem,
     tokens_for,
+    with_schedule,
 )
 
 TABLES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 6)), min_size=1, max_size=6)
@@ -76,6 +77,16 @@ def test_measured_depths_become_a_table() -> None:
     assert build_schedule({1: 5, 8: 3, 64: 0}, 256) == [[1, 2, 5], [3, 22, 3], [23, 256, 0]]
     assert build_schedule({1: 3, 8: 3}, 8) == [[1, 8, 3]]
     assert build_schedule({4: 2, 5: 6}, 9) == [[1, 4, 2], [5, 9, 6]]
+
+
+def test_a_configuration_follows_the_table() -> None:
+    spec = {"method": "eagle3", "model": "/d", "num_speculative_tokens": 2}
+    assert with_schedule(spec, {1: 5, 8: 3, 64: 0}, 256) == {
+        "method": "eagle3", "model": "/d", "num_speculative_tokens": 5,
+        "num_speculative_tokens_per_batch_size": [[1, 2, 5], [3, 22, 3], [23, 256, 0]],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="some depth must be at least 1"):
+        with_schedule(spec, {1: 0, 8: 0}, 64)
 
 
 @pytest.mark.parametrize("best", [{}, {0: 3}, {1: -1}, {300: 2}])

@@ -95,6 +95,12 @@ def test_drift(effective: dict[str, Any], name: str, is_confounder: bool) -> Non
     assert found[0].message
 
 
+def test_two_spellings_of_one_value_are_no_drift() -> None:
+    args = ServerArgs({"dtype": "half", "max-model-len": "8k", "kv-cache-dtype": "auto"})
+    same = {"dtype": "float16", "max-model-len": 8192, "kv-cache-dtype": "fp8"}
+    assert drifts(args, same) == []
+
+
 def test_a_baseline_that_speculates_is_seen() -> None:
     bare = ServerArgs({"model": "m"})
     assert [d.effective for d in drifts(bare, {"speculative-config.method": "ngram"})] == ["ngram"]

@@ -19,11 +19,16 @@ SPECULATIVE = "speculative-config"
 NEEDS_SPECULATION = frozenset({"per-request-spec-decode-metrics"})
 """Flags that vLLM refuses without speculation, so the baseline must not have them."""
 
-SHORTHANDS = {
-    "spec-method": "method",
-    "spec-model": "model",
-    "spec-tokens": "num_speculative_tokens",
-}
+_SHORTHANDS = {
+    "spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens",
+    "speculative-model": "model", "num-speculative-tokens": "num_speculative_tokens",
+    "ngram-prompt-lookup-max": "prompt_lookup_max",
+    "ngram-prompt-lookup-min": "prompt_lookup_min",
+    "speculative-draft-tensor-parallel-size": "draft_tensor_parallel_size",
+    "speculative-max-model-len": "max_model_len",
+}  # fmt: skip
+"""Flags for one field each: those of 0.26 and later, and those that 0.8 had and 0.11 refuses."""
+
 NOT_A_SERVER = frozenset({"host", "port", "config", "model-tag"})
 """Where a server listens is not which server it is; the launch decides it."""
 
@@ -50,8 +55,8 @@ def flag_name(name: str) -> tuple[str, str]:
     """A flag as written (dashes, underscores, aliases, dotted) as its name and JSON path."""
     root, _, path = name.lstrip("-").partition(".")
     root = _ALIASES.get(root, root.replace("_", "-"))
-    if root in SHORTHANDS:
-        return SPECULATIVE, SHORTHANDS[root]
+    if root in _SHORTHANDS:
+        return SPECULATIVE, _SHORTHANDS[root]
     return root, path
 
 
@@ -59,7 +64,7 @@ def merge(flags: Flags, name: str, value: Any) -> None:
     """Put one flag into `flags`; a dotted name goes into its JSON mapping, `unset` takes out."""
     root, path = flag_name(name)
     if not path:
-        _put(flags, root, value)
+        _put(flags, *_affirmed(root, value))
         return
     mapping = _mapping(flags.get(root), root)
     place = mapping
@@ -160,8 +165,9 @@ def _negated(name: str, value: FlagValue) -> tuple[str, FlagValue]:
 
 
 def _affirmed(name: str, value: FlagValue) -> tuple[str, FlagValue]:
-    """Inverse of `_negated`; vLLM has no flag whose own name begins with `no-`."""
-    return (name[3:], False) if value is True and name.startswith("no-") else (name, value)
+    """A switch by its own name; vLLM has no flag whose own name begins with `no-`."""
+    is_negative = isinstance(value, bool) and name.startswith("no-")
+    return (name[3:], not value) if is_negative else (name, value)
 
 
 def _yaml(flags: Flags) -> str:

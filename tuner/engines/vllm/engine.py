@@ -200,7 +200,8 @@ class VllmEngine:
         self, before: Snapshot, after: Snapshot, records: Sequence[RequestRecord]
     ) -> Acceptance | None:
         """Acceptance over all decode steps of the window (see `counters`)."""
-        return read_acceptance(before, after, records, is_synthetic=False)
+        synthetic = is_synthetic(speculation(self.fixed_args()))
+        return read_acceptance(before, after, records, is_synthetic=synthetic)
 
     def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
         """{}: vLLM does not time drafting and verification apart."""

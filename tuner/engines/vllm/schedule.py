@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
-Entry = list[int]
+SCHEDULE = "num_speculative_tokens_per_batch_size"
+Speculation: TypeAlias = dict[str, Any]
+Entry: TypeAlias = list[int]
 
 
 def read_schedule(value: Any) -> Any:
@@ -59,6 +61,25 @@ def normalize_schedule(value: Any, limit: int | None) -> Any:
         else:
             merged.append([first, last, capped])
     return merged
+
+
+def with_schedule(spec: Mapping[str, Any], best: Mapping[int, int], max_batch: int) -> Speculation:
+    """A speculative configuration that drafts the depth found best at each concurrency.
+
+    Args:
+        spec: the configuration of any of the measured servers; everything but depth is kept.
+        best: best depth by concurrency, 0 where speculation does not pay.
+        max_batch: the most requests the server runs at once (`max-num-seqs`).
+
+    Raises:
+        ValueError: no depth above 0 was found, or as `build_schedule`.
+    """
+    table = build_schedule(best, max_batch)
+    deepest = max(best.values())
+    if deepest < 1:
+        raise ValueError("schedule: some depth must be at least 1, got 0 at every concurrency")
+    fixed = {key: value for key, value in spec.items() if key != SCHEDULE}
+    return {**fixed, "num_speculative_tokens": deepest, SCHEDULE: table}
 
 
 def tokens_for(schedule: list[Entry], batch_size: int) -> int:

@@ -11,12 +11,11 @@ from typing import Any
 
 from tuner.engines.vllm.arguments import SPECULATIVE
 from tuner.engines.vllm.case import Case, Rule, vocabulary
-from tuner.engines.vllm.schedule import schedule_problem
+from tuner.engines.vllm.schedule import SCHEDULE, schedule_problem
 from tuner.engines.vllm.speculation import (
     KEEPS_ASYNC,
     LOOKUP,
     NEEDS_MODEL,
-    SCHEDULE,
     draft_tokens,
 )
 
@@ -44,6 +43,12 @@ def _fields_known(case: Case) -> str:
                 f", did you mean {near[0]!r}?" if near else ""
             )
     return ""
+
+
+def _target_is_plain(case: Case) -> str:
+    if not {"speculators_config", "speculators_model_type"} & case.facts.target_config.keys():
+        return ""
+    return "model must be a plain target: vLLM speculates with a speculators checkpoint unasked"
 
 
 def _no_target_tp(case: Case) -> str:
@@ -204,6 +209,9 @@ SPEC_RULES = (
          _method_known, "Use a listed method, or upgrade vLLM."),
     Rule("field-known", "Every field is one of the installed vLLM's `SpeculativeConfig`.",
          _CONFIG, _fields_known, "Correct or remove the field."),
+    Rule("target-is-plain", "The model is no speculators checkpoint, or nothing were a baseline.",
+         "vllm/transformers_utils/config.py", _target_is_plain,
+         "Set engine.model to its verifier and engine.draft_model to it."),
     Rule("draft-tp-name", "The draft's size is `draft_tensor_parallel_size`.", _CONFIG,
          _no_target_tp, "Rename it to draft_tensor_parallel_size."),
     Rule("draft-tokens-given", "`num_speculative_tokens` is given unless the draft names its own.",

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from tuner.engines.base import DraftSource
-from tuner.engines.vllm.schedule import normalize_schedule, read_schedule
-
-Speculation: TypeAlias = dict[str, Any]
+from tuner.engines.vllm.schedule import (
+    SCHEDULE,
+    Speculation,
+    normalize_schedule,
+    read_schedule,
+)
 
 OFF = (None, False, "", "off", "none", "None", "unset")
 """Values of `method` that mean no speculation; YAML reads a bare `off` as False."""
@@ -28,7 +31,6 @@ KEEPS_ASYNC = frozenset(
 )
 """Methods that keep asynchronous scheduling; any other turns it off (config/vllm.py, 0.32)."""
 
-SCHEDULE = "num_speculative_tokens_per_batch_size"
 _JSON_KEYS = frozenset({SCHEDULE, "synthetic_acceptance_rates", "draft_load_config"})
 _LOOKUP_KEYS = frozenset({"prompt_lookup_min", "prompt_lookup_max"})
 _SUFFIX_DEFAULTS: dict[str, Any] = {

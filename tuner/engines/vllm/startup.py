@@ -158,12 +158,20 @@ def _speculation_drifts(args: ServerArgs, effective: Mapping[str, Any]) -> Itera
         yield Drift("schedule", "per batch size", "one depth", False, text)
 
 
+_SAME = {"half": "float16", "float": "float32"}
+
+
+def _is_other(asked: Any, runs: Any) -> bool:
+    """True when two values differ; `auto` and `8k` say nothing that could be compared."""
+    if asked is None or asked == "auto" or (isinstance(asked, str) and isinstance(runs, int)):
+        return False
+    return _SAME.get(str(asked), str(asked)) != str(runs)
+
+
 def _flag_drifts(args: ServerArgs, effective: Mapping[str, Any]) -> Iterator[Drift]:
     for name in _SIMPLE.values():
         asked = args.flags.get(name)
-        if asked is None or asked == "auto" or name not in effective:
-            continue
-        if str(asked) != str(effective[name]):
+        if name in effective and _is_other(asked, effective[name]):
             text = f"asked for {name} {asked}, vLLM runs {effective[name]}"
             yield Drift(name, str(asked), str(effective[name]), True, text)
 
