@@ -31,6 +31,10 @@ KEEPS_ASYNC = frozenset(
 )
 """Methods that keep asynchronous scheduling; any other turns it off (config/vllm.py, 0.32)."""
 
+_WHOLE_KEYS = frozenset(
+    {"num_speculative_tokens", "max_model_len", "draft_tensor_parallel_size", "prompt_lookup_max"}
+    | {"prompt_lookup_min"}
+)
 _JSON_KEYS = frozenset({SCHEDULE, "synthetic_acceptance_rates", "draft_load_config"})
 _LOOKUP_KEYS = frozenset({"prompt_lookup_min", "prompt_lookup_max"})
 _SUFFIX_DEFAULTS: dict[str, Any] = {
@@ -151,6 +155,8 @@ def _is_off(spec: Mapping[str, Any]) -> bool:
 def _value(key: str, value: Any) -> Any:
     if key == SCHEDULE:
         return read_schedule(value)
+    if key in _WHOLE_KEYS and isinstance(value, str) and value.isdecimal():
+        return int(value)  # vLLM takes "65536" for 65536
     if key in _JSON_KEYS and isinstance(value, str):
         try:
             return json.loads(value)
