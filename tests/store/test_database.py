@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,7 +147,7 @@ def test_reading_cannot_write(store: Store, url: str, make_record: Records) -> N
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"", "no such table"), (b"this is text, not a database" * 50, "not a database")],
+    [(b"", "a database without one"), (b"this is text, not a database" * 50, "not a database")],
 )
 def test_what_is_no_study_is_explained(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "study.db"
@@ -170,12 +170,33 @@ def test_an_optuna_database_of_another_program_is_told_apart(tmp_path: Path) -> 
         open_store(url, create=False)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_can_be_read(store: Store, url: str, tmp_path: Path) -> None:
-    store.close()
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with open_store(url, create=False) as reader:
-        assert reader.newest("demo").generation == 1
+@contextmanager
+def as_a_user_who_may_only_read(folder: Path) -> Iterator[None]:
+    """Root may write anywhere: it becomes nobody for a while."""
+    user = os.geteuid()
+    folder.chmod(0o555)
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o755)
+
+
+def test_a_read_only_folder_can_be_read_and_not_written() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        url = f"sqlite:///{name}/study.db"
+        with open_store(url, create=True) as writer:
+            writer.save_study_meta(StudyMeta("demo", "demo", 1, "now"))
+        with as_a_user_who_may_only_read(Path(name)):
+            with open_store(url, create=False) as reader:
+                assert reader.newest("demo").generation == 1
+            with pytest.raises(StoreError, match="readonly database") as caught:
+                open_store(url, create=True)
+            assert "writable for this user" in caught.value.hint
+            with pytest.raises(StoreError, match="unable to open"):
+                open_store(f"sqlite:///{name}/other.db", create=True)
+        assert [path.name for path in Path(name).iterdir()] == ["study.db"]
 
 
 def test_odd_characters_in_the_path_are_no_template(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,13 +18,16 @@ import sqlalchemy
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
 from sqlalchemy import Engine
+from sqlalchemy.pool import NullPool
 
 from tuner.errors import StoreError
-from tuner.store.faults import database_errors, persist
+from tuner.store.faults import OPENING_PAUSES_S, database_errors, persist
 from tuner.store.files import file_errors
 from tuner.store.urls import StorageUrl
 
 BUSY_TIMEOUT_S = 60.0
+OPENING_LOCK = 0x74756E66
+"""Key of the PostgreSQL advisory lock under which tables are created."""
 
 
 def quiet_optuna() -> None:
@@ -44,13 +48,31 @@ def connect(url: StorageUrl, *, writable: bool, timeout_s: float = BUSY_TIMEOUT_
     quiet_optuna()
     if url.path is not None:
         return _connect_sqlite(url, url.path, writable, timeout_s)
+    return _connect_postgres(url, writable)
+
+
+def _connect_postgres(url: StorageUrl, writable: bool) -> RDBStorage:
     options: dict[str, Any] = {"pool_pre_ping": True, "pool_recycle": 1800}
-    return _storage(_braces_doubled(url.text), options, url, writable)
+    if not writable:
+        options["connect_args"] = {"options": "-c default_transaction_read_only=on"}
+    try:
+        gate = sqlalchemy.create_engine(url.url, poolclass=NullPool)
+    except ImportError as error:
+        raise StoreError(
+            f"{url.shown}: must have its driver installed, got: {error}.",
+            "Install it: pip install 'speculative-tuner[postgres]'",
+        ) from error
+    # Many workers may start at once: one after the other creates tables or finds them.
+    connection = persist(gate.connect, url.shown, pauses=OPENING_PAUSES_S)
+    with connection, database_errors(url.shown):
+        connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({OPENING_LOCK})"))
+        _require_study(writable or sqlalchemy.inspect(connection).has_table("tuner_schema"), url)
+        return _storage(_braces_doubled(url.text), options, url, writable)
 
 
 def _connect_sqlite(url: StorageUrl, path: Path, writable: bool, timeout_s: float) -> RDBStorage:
     _check_file(path, writable)
-    is_immutable = not writable and _needs_immutable(path)
+    is_immutable = not writable and _needs_immutable(path, url)
 
     def open_connection() -> sqlite3.Connection:
         return open_sqlite(path, writable=writable, immutable=is_immutable, timeout_s=timeout_s)
@@ -68,9 +90,13 @@ def open_sqlite(
     connection = sqlite3.connect(
         target, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False
     )
-    if writable:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
+    try:
+        if writable:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -85,21 +111,37 @@ def _check_file(path: Path, writable: bool) -> None:
                          "Check the path; reading never creates a database.")  # fmt: skip
 
 
-def _needs_immutable(path: Path) -> bool:
-    """A WAL database in a folder that nobody can write to opens only as immutable."""
-    try:
-        with_wal = open_sqlite(path, writable=False, timeout_s=1.0)
-    except sqlite3.Error:
-        return True
-    try:
-        with_wal.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        return "unable to open" in str(error) or "readonly" in str(error)
-    except sqlite3.DatabaseError:
-        return False
-    finally:
-        with_wal.close()
-    return False
+def _needs_immutable(path: Path, url: StorageUrl) -> bool:
+    """A WAL database in a folder that nobody can write to opens only as immutable.
+
+    Raises:
+        StoreError: it is no database, or none with a study.
+    """
+    for immutable in (False, True):
+        with (
+            database_errors(url.shown),
+            closing(open_sqlite(path, writable=False, immutable=immutable)) as connection,
+        ):
+            try:
+                found = connection.execute(_STUDY_TABLE).fetchone()
+            except sqlite3.OperationalError:
+                if immutable:
+                    raise
+                continue
+        _require_study(found is not None, url)
+        return immutable
+    raise AssertionError("one of the two returned or raised")
+
+
+_STUDY_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'tuner_schema'"
+
+
+def _require_study(has_study: bool, url: StorageUrl) -> None:
+    if not has_study:
+        raise StoreError(
+            f"{url.shown}: must be a study of the tuner, got a database without one.",
+            "Check the path, or run the study first.",
+        )
 
 
 def _storage(text: str, options: dict[str, Any], url: StorageUrl, writable: bool) -> RDBStorage:
@@ -112,13 +154,7 @@ def _storage(text: str, options: dict[str, Any], url: StorageUrl, writable: bool
             skip_compatibility_check=True,
         )
 
-    try:
-        storage = persist(build, url.shown)
-    except ImportError as error:
-        raise StoreError(
-            f"{url.shown}: must have its driver installed, got: {error}.",
-            "Install it: pip install 'speculative-tuner[postgres]'",
-        ) from error
+    storage = persist(build, url.shown, pauses=OPENING_PAUSES_S)
     _check_schema(storage, url)
     if url.is_sqlite:
         _begin_explicitly(storage.engine, "BEGIN IMMEDIATE" if writable else "BEGIN")

@@ -279,11 +279,12 @@ def open_store(url: str, *, create: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
 
 def _prepare(store: Store) -> None:
     if store.writable:
-        store.notes = tuple(persist(lambda: prepare(store.engine, store.where), store.where))
+        with store.asking():
+            store.notes = tuple(persist(lambda: prepare(store.engine, store.where), store.where))
         return
     with database_errors(store.where):
         version = stored_version(store.engine)
-    check_readable(version, store.where)
+    check_readable(version or 0, store.where)
 
 
 def _meta(row: StudyRow | None) -> StudyMeta | None:

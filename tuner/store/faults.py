@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from optuna.exceptions import StorageInternalError
@@ -17,7 +17,11 @@ T = TypeVar("T")
 
 DATABASE_ERRORS = (SQLAlchemyError, StorageInternalError, sqlite3.Error)
 
-_PAUSES_S = (0.1, 0.3, 1.0, 3.0, 5.0)
+PAUSES_S = (0.1, 0.3, 1.0, 3.0, 5.0)
+"""While a study runs: a restart of the database server is sat out."""
+
+OPENING_PAUSES_S = (0.1, 0.3, 1.0)
+"""Before anything runs: a wrong host is to be said soon."""
 
 _TRANSIENT = (
     "database is locked", "database table is locked", "database schema is locked", "busy",
@@ -92,14 +96,24 @@ def database_errors(where: str) -> Iterator[None]:
 
 
 def persist(
-    action: Callable[[], T], where: str, *, pause: Callable[[float], None] = time.sleep
+    action: Callable[[], T],
+    where: str,
+    *,
+    pauses: Sequence[float] = PAUSES_S,
+    pause: Callable[[float], None] = time.sleep,
 ) -> T:
     """Run a database call, a bounded number of times while its fault may pass.
+
+    Args:
+        action: the call; it must do nothing twice.
+        where: the database or the trial, for the message.
+        pauses: seconds between two tries.
+        pause: how to wait.
 
     Raises:
         StoreError: it kept failing, or the fault is not one that passes.
     """
-    for seconds in _PAUSES_S:
+    for seconds in pauses:
         try:
             return action()
         except DATABASE_ERRORS as error:

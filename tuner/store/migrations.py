@@ -50,11 +50,8 @@ def prepare(
     return done
 
 
-def check_readable(version: int | None, where: str, *, target: int = SCHEMA_VERSION) -> None:
-    """Refuse a database without our tables or with newer ones; raises StoreError."""
-    if version is None:
-        raise StoreError(f"{where}: must be a study of the tuner, got a database without one.",
-                         "Check the path, or run the study first.")  # fmt: skip
+def check_readable(version: int, where: str, *, target: int = SCHEMA_VERSION) -> None:
+    """Refuse tables of a newer tuner; raises StoreError."""
     if version > target:
         raise StoreError(
             f"{where}: must have tables of version {target} or older, got version {version}.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
+from tuner.args import digest_of
 from tuner.store.database import Store
 from tuner.store.owner import Owner
 from tuner.store.plain import dump_json
@@ -28,7 +29,7 @@ class Sighting:
 
 def worker_id(owner: Owner) -> str:
     """A worker's key: no two processes ever have the same."""
-    return f"{owner.host[:60]}:{owner.boot_id[:8]}:{owner.pid}:{owner.proc_start}"
+    return f"{owner.host[:60]}:{digest_of(owner.to_json())}"
 
 
 def sight(store: Store, study: str, owner: Owner) -> None:
