@@ -46,6 +46,11 @@ def open_study(
         StudyMismatch: the stored study was made with something else.
         StoreError: the folder belongs to another database, or Optuna has a foreign study there.
     """
+    with store.asking():  # several workers may open it at once
+        return _open(setup, store, results, new)
+
+
+def _open(setup: StudySetup, store: Store, results: ResultsFolder, new: bool) -> OpenStudy:
     identity = identity_of(setup)
     stored = store.generations(setup.name)
     taken = setup.fingerprint

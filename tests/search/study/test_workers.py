@@ -94,9 +94,9 @@ def test_too_few_free_devices_are_waited_for_or_refused(store: Store) -> None:
     devices = Devices(store, "demo", GPUS)
     held = devices.try_lease(3)
     assert held is not None
-    with pytest.raises(HostError, match=r"2 devices must be free .* got 1 \(held by pid"):
-        with devices.lease(2):
-            pass
+    said = r"2 devices must be free .* got 1 \(held by pid"
+    with pytest.raises(HostError, match=said), devices.lease(2):
+        pass
     waits: list[int] = []
 
     def wait() -> bool:
@@ -111,9 +111,9 @@ def test_too_few_free_devices_are_waited_for_or_refused(store: Store) -> None:
 
 
 def test_a_host_without_so_many_devices_is_told(store: Store) -> None:
-    with pytest.raises(UsageError, match="8 devices, got a host with 4"):
-        with Devices(store, "demo", GPUS).lease(8):
-            pass
+    devices = Devices(store, "demo", GPUS)
+    with pytest.raises(UsageError, match="8 devices, got a host with 4"), devices.lease(8):
+        pass
 
 
 def test_the_devices_of_a_dead_worker_are_free(store: Store, me: Owner) -> None:
@@ -138,7 +138,7 @@ def test_releasing_takes_nothing_from_others(store: Store, me: Owner) -> None:
     presence.release(store, me, GPUS)
     assert len(presence.leases(store, me.host)) == 4
     presence.leave(store, replace(me, pid_namespace="other"))
-    assert presence.leases(store, me.host) != {}  # the namespace is no part of the key
+    assert presence.leases(store, me.host) == {}
 
 
 def test_devices_are_split_among_servers_that_start_together() -> None:
@@ -171,9 +171,9 @@ def postgres_url() -> Iterator[str]:
 @contextmanager
 def joined(workshop: Any, url: str) -> Iterator[Any]:
     place = place_of("demo", url, workshop.folder)
-    with place.results.lock(shared=True), open_store(url, create=True) as store:
-        with present(store, "demo"):
-            yield open_study(workshop.setup(steps=2), store, place.results)
+    lock = place.results.lock(shared=True)
+    with lock, open_store(url, create=True) as store, present(store, "demo"):
+        yield open_study(workshop.setup(steps=2), store, place.results)
 
 
 def in_child(action: Any) -> int:
