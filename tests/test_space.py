@@ -167,6 +167,11 @@ def test_changes_name_what_is_different() -> None:
     assert [(change.field, change.present) for change in gone] == [
         ("space.parameters.draft_tokens", "absent")
     ]
-    turned = describe_changes(stored, SearchSpace(stored.parameters[::-1]))
-    assert [change.field for change in turned] == ["space.parameters order"]
     assert describe_changes(stored, eagle()) == []
+
+
+def test_order_is_no_change() -> None:
+    one = eagle(CAPACITY, "steps < 7")
+    turned = SearchSpace(one.parameters[::-1], one.constraints[::-1])
+    assert describe_changes(one, turned) == []
+    assert one.digest == turned.digest

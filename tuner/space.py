@@ -63,14 +63,14 @@ class SearchSpace:
 
     @property
     def digest(self) -> str:
-        """Identity of parameters and constraints; start points do not change a space."""
+        """Identity of parameters and constraints; neither order nor start points change it."""
         return digest_of(self.to_json())
 
     def to_json(self) -> dict[str, object]:
         """Parameters (values, target, condition) and constraints as plain JSON."""
         return {
             "parameters": {p.name: _plain(p) for p in self.parameters},
-            "constraints": list(self.constraints),
+            "constraints": sorted(self.constraints),
         }
 
     def upper_bound(self) -> int:
@@ -211,13 +211,14 @@ def survey(
     for index, point in enumerate(space.points()):
         args = canonicalize(point)
         reasons = [*space.broken_constraints(point), *map(_text, violations(args))]
-        first = first_with.get(args.digest)
+        digest = args.digest
+        first = first_with.get(digest)
         if reasons:
             result.infeasible.append((point, reasons))
         elif first is not None:
             result.duplicates[index] = first
         else:
-            first_with[args.digest] = index
+            first_with[digest] = index
             result.servers.append((point, args))
     return SpaceSurvey(index + 1, result.servers, result.infeasible, result.duplicates)
 
@@ -235,9 +236,7 @@ def describe_changes(stored: SearchSpace, present: SearchSpace) -> list[Differen
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]
-    if not changes and list(before) != list(after):
-        changes.append(Difference("space.parameters order", ", ".join(before), ", ".join(after)))
-    if stored.constraints != present.constraints:
+    if sorted(stored.constraints) != sorted(present.constraints):
         changes.append(Difference("space.constraints", _joined(stored), _joined(present)))
     return changes
 

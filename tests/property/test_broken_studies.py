@@ -73,7 +73,7 @@ def load_text(folder: Path, text: str) -> None:
     assert len(set(problems)) == len(problems)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_replaced_value(folder: Path, data: st.DataObject) -> None:
     study = copy.deepcopy(data.draw(st.sampled_from(STUDIES)))
@@ -88,7 +88,7 @@ def test_any_replaced_value(folder: Path, data: st.DataObject) -> None:
     load_text(folder, yaml.safe_dump(study, sort_keys=False))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_broken_text(folder: Path, data: st.DataObject) -> None:
     text = (GOOD / "vllm.yaml").read_text()

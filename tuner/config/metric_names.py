@@ -11,7 +11,15 @@ PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft_ms", "tpot_ms", "inter_chunk_ms", "e2e_ms")
 """Per-request latencies: the mean, and with `_p95` before the unit a percentile."""
 
-_HIGHER = ("output_tokens_per_s", "acceptance_length", "acceptance_rate", "goodput_per_s")
+_HIGHER = (
+    "output_tokens_per_s",
+    "steady_tokens_per_s",
+    "total_tokens_per_s",
+    "requests_per_s",
+    "goodput_per_s",
+    "acceptance_length",
+    "acceptance_rate",
+)
 _LOWER = ("error_rate", *LATENCIES)
 
 
