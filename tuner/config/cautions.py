@@ -33,7 +33,8 @@ def find_cautions(study: Document, config: StudyConfig, space: MergedSpace) -> I
     """Every caution of a valid study, in the order of the space, then the study."""
     for declared in space.declared.values():
         if declared.config is not None:
-            for text in _parameter_cautions(declared.config):
+            is_inline = declared.document is study
+            for text in _parameter_cautions(declared.config, is_inline=is_inline):
                 place = declared.document.place(declared.path, of_key=True)
                 path = ".".join(str(part) for part in declared.path)
                 yield f"{declared.document.label}:{place.line}:{place.column}: {path}: {text}"
@@ -42,9 +43,9 @@ def find_cautions(study: Document, config: StudyConfig, space: MergedSpace) -> I
         yield f"{study.label}:{place.line}:{place.column}: {key}: {text}"
 
 
-def _parameter_cautions(config: ParameterConfig) -> Iterator[str]:
+def _parameter_cautions(config: ParameterConfig, *, is_inline: bool) -> Iterator[str]:
     values = config.values()
-    if len(values) == 1 and config.note is None:  # a note says that it is meant
+    if len(values) == 1 and config.note is None and is_inline:  # a note says that it is meant
         yield "has only one value; it is a fixed setting"
     if config.env is not None:
         yield from _variable_cautions(config.env, values)

@@ -29,6 +29,7 @@ _GPU_COUNTS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Flags that say how many GPUs one server spans."""
 
+_ALGORITHM = "speculative-algorithm"
 _EAGLE_TRIPLE = (
     "speculative-num-steps",
     "speculative-eagle-topk",
@@ -194,10 +195,10 @@ def _report_idle_nccl(space: MergedSpace) -> None:
 def check_eagle_triple(study: Document, space: MergedSpace) -> None:
     """SGLang takes steps, topk and draft tokens together or not at all (0.5.23 asserts)."""
     args = _mapping(study, ("engine", "args"))
-    algorithm = str(args.get("speculative-algorithm", "")).upper()
-    if study.get(("engine", "kind")) != "sglang" or algorithm not in _EAGLE_FAMILY:
-        return
     searched = {d.config.flag: d for d in space.declared.values() if d.config is not None}
+    algorithms = {str(value).upper() for value in _offered(_ALGORITHM, args, searched)}
+    if study.get(("engine", "kind")) != "sglang" or not algorithms & _EAGLE_FAMILY:
+        return
     given = [flag for flag in _EAGLE_TRIPLE if flag in args or flag in searched]
     missing = [flag for flag in _EAGLE_TRIPLE if flag not in given]
     if not given or not missing or _is_chain(missing, args, searched):
@@ -215,10 +216,17 @@ def _is_chain(
     missing: list[str], args: Mapping[str, object], searched: Mapping[str | None, Declared]
 ) -> bool:
     """With topk 1 alone the draft is steps + 1, which the engine adapter fills in."""
-    topk = searched.get(_EAGLE_TRIPLE[1])
-    config = topk.config if topk is not None else None
-    values = config.values() if config is not None else (args.get(_EAGLE_TRIPLE[1]),)
-    return missing == [_EAGLE_TRIPLE[2]] and all(value == 1 for value in values)
+    topks = _offered(_EAGLE_TRIPLE[1], args, searched)
+    return missing == [_EAGLE_TRIPLE[2]] and all(value == 1 for value in topks)
+
+
+def _offered(
+    flag: str, args: Mapping[str, object], searched: Mapping[str | None, Declared]
+) -> tuple[object, ...]:
+    """The values a flag may have in the study, fixed or searched."""
+    declared = searched.get(flag)
+    config = declared.config if declared is not None else None
+    return config.values() if config is not None else (args.get(flag),)
 
 
 def _mapping(study: Document, path: DocPath) -> Mapping[str, object]:
