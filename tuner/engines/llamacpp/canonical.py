@@ -36,7 +36,10 @@ def canonical(args: ServerArgs) -> ServerArgs:
     """The canonical form of these arguments; idempotent."""
     values: dict[str, FlagValue] = {}
     for name, value in args.flags.items():
-        values |= _entry(canonical_name(name), value)
+        entry = _entry(canonical_name(name), value)
+        for written in entry:  # the last of a switch and its opposite wins, as for the server
+            values.pop(_opposite(written), None)
+        values |= entry
     types = speculative_types(values.pop("spec-type", ""))
     if types:
         values["spec-type"] = ",".join(types)
@@ -75,6 +78,10 @@ def _entry(name: str, value: Any) -> dict[str, FlagValue]:
     if value is False:
         return {}
     return {name: _value(name, value)}
+
+
+def _opposite(name: str) -> str:
+    return name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
 
 
 def _value(name: str, value: Any) -> FlagValue:

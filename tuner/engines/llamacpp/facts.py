@@ -12,7 +12,7 @@ _VERSION = re.compile(r"^version:\s*(.+)$", re.MULTILINE)
 # explanation's further lines at column 40.
 _HEAD = re.compile(r"^ {0,8}(-{1,2}[A-Za-z][\w.-]*(?:,\s+-{1,2}[A-Za-z][\w.-]*)*)")
 _NAME = re.compile(r"-{1,2}([A-Za-z][\w.-]*)")
-_DEFAULT = re.compile(r"\(default: ([^,)\s]+)")
+_DEFAULT = re.compile(r"\bdefault: ([^,)\s]+)")
 _REMOVED = re.compile(r"argument has been removed[.,]?\s*(.*?)\s*(?:\(env:.*)?$")
 _TYPES = re.compile(r"--spec-type\s+\[?([a-z0-9,|-]+)")
 

@@ -23,8 +23,9 @@ _COMMENT = """\
 
 def render_config(args: ServerArgs) -> dict[str, str]:
     """Both files of a server."""
+    # PyYAML 6 does not read back every character that it writes unescaped (U+0085).
     body = yaml.safe_dump(
-        {"flags": dict(args.flags)}, sort_keys=True, allow_unicode=True, width=1_000_000
+        {"flags": dict(args.flags)}, sort_keys=True, allow_unicode=False, width=1_000_000
     )
     return {CONFIG: _COMMENT + body, ENV: render_env(args.env)}
 
