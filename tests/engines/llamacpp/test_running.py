@@ -276,7 +276,8 @@ ASSERT = "/src/ggml.c:7: GGML_ASSERT(n <= max) failed"
         (1, "0.00.4 E srv    load_model: failed to create MTP context",
             FailureKind.LAUNCH_CRASH, True),
         (1, "0.0 E srv    load_model: failed to initialize speculative decoding context: "
-            "synthetic acceptance rates must contain 8 values, got 2", FailureKind.LAUNCH_CRASH, False),
+            "synthetic acceptance rates must contain 8 values, got 2",
+            FailureKind.LAUNCH_CRASH, False),
         (1, "0.0 E srv    load_model: failed to load model, '/nope.gguf'",
             FailureKind.LAUNCH_CRASH, False),
         (-6, ASSERT, FailureKind.LAUNCH_CRASH, False),
