@@ -53,7 +53,7 @@ def canonical(args: ServerArgs) -> ServerArgs:
 
 def canonical_name(name: str) -> str:
     """A flag's one name: no leading dashes, underscores as dashes, aliases resolved."""
-    bare = name.strip().lstrip("-").replace("_", "-")
+    bare = name.replace("_", "-").lstrip("-")
     return known.ALIASES.get(bare, bare)
 
 
