@@ -87,13 +87,13 @@ def _opposite(name: str) -> str:
 def _value(name: str, value: Any) -> FlagValue:
     if isinstance(value, bool):
         return value
-    if name in known.INTEGERS:
-        return _integer(value)
-    if name in known.NUMBERS:
-        return _number(value)
     if name == "spec-synth-rates":
         return _rates(value)
-    return _text(value)
+    if isinstance(value, list | tuple):
+        value = _text(value)
+    if name in known.INTEGERS:
+        return _integer(value)
+    return _number(value) if name in known.NUMBERS else _text(value)
 
 
 def _integer(value: Any) -> FlagValue:
