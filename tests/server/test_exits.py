@@ -50,6 +50,7 @@ def test_the_end_of_a_traceback_wins_over_the_farewell() -> None:
         ),
         ("\x1b[31mERROR\x1b[0m bad\nbye", "ERROR bad"),
         ("AssertionError\n", "AssertionError"),
+        ("build_info: b0-unknown\nmodel loaded\n", "model loaded"),
     ],
 )
 def test_the_telling_line(log: str, line: str) -> None:

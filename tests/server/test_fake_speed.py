@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from tuner.server.fake.answers import accepted_counts, write_answer
 from tuner.server.fake.behaviour import Behaviour, load_behaviour, matches_environment
 from tuner.server.fake.bodies import ask_of, delta_event, prompt_of
 from tuner.server.fake.flags import parse
+from tuner.server.fake.overrides import resolve
 from tuner.server.fake.speed import (
     Speculation,
     launch_factor,
@@ -128,6 +130,44 @@ def test_behaviours_are_read_from_text_and_file(tmp_path: Path) -> None:
 def test_what_is_no_behaviour_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         load_behaviour(text)
+
+
+def launched(steps: int, *overrides: dict[str, Any], **environ: str) -> Behaviour:
+    behaviour = Behaviour.from_json({"step_ms": 2, "overrides": list(overrides)})
+    return resolve(behaviour, {"spec-steps": steps, "spec-topk": 1}, environ)
+
+
+def test_overrides_depend_on_the_launch() -> None:
+    fails = {"when": {"spec-steps": [1, 2]}, "then": {"exit_code": 1}}
+    slow = {"when": {"speculative": True, "env:NCCL_PROTO": "LL128"}, "then": {"step_ms": 9}}
+    assert launched(1, fails).exit_code == 1
+    assert launched(3, fails).exit_code is None
+    assert launched(3, fails, slow, NCCL_PROTO="LL,LL128").step_ms == 9
+    assert launched(3, fails, slow, NCCL_PROTO="LL").step_ms == 2
+    assert launched(0, fails, slow, NCCL_PROTO="LL128").step_ms == 2
+
+
+def test_overrides_by_chance() -> None:
+    override = {"when": {"chance": 0.3}, "then": {"exit_code": 1}}
+    hit = sum(launched(0, override).exit_code == 1 for _ in range(300))
+    assert 50 < hit < 130
+    seeded = Behaviour(launch_seed=4, overrides=(override,))
+    codes = {resolve(seeded, {"spec-steps": 0}, {}).exit_code for _ in range(10)}
+    assert len(codes) == 1
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"when": {"steps": 1}, "then": {}},
+        {"when": {}},
+        {"when": {}, "then": {"stepms": 1}},
+        "x",
+    ],
+)
+def test_overrides_of_another_form_are_refused(override: Any) -> None:
+    with pytest.raises(ValueError):
+        launched(1, override)
 
 
 def test_flags_resolve_as_an_engine_would() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,6 +168,38 @@ def test_losing_the_object_ends_the_server(tmp_path: Path) -> None:
     server._link.release()
     assert not procfs.is_alive(target.server)
     server.stop()
+
+
+def test_the_thread_that_launched_may_end(tmp_path: Path) -> None:
+    """A parent-death signal of the server itself would follow the thread."""
+    servers: list[ServerProcess] = []
+    program = "import time; time.sleep(60)"
+    thread = threading.Thread(target=lambda: servers.append(run(tmp_path, program)))
+    thread.start()
+    thread.join()
+    with servers[0] as server:
+        assert server.wait(0.3) is None
+        assert procfs.is_alive(server.target.server)
+
+
+def test_a_deleted_results_folder_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    program = "import time, sys\nfor _ in iter(int, 1): print('x' * 999); time.sleep(0.001)"
+    server = run(folder, program)
+    shutil.rmtree(folder)
+    assert server.log_tail() == ""
+    assert server.stop().how == "terminated"
+    assert server.exit_reason() == "killed by SIGTERM"
+    assert not folder.exists()
+
+
+def test_many_launches_leak_no_descriptors(tmp_path: Path) -> None:
+    def one_launch() -> int:
+        run(tmp_path, "pass").stop()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = one_launch()
+    assert [one_launch() for _ in range(8)] == [first] * 8
 
 
 @pytest.mark.timeout(30)

@@ -7,7 +7,8 @@ import signal
 
 _TELLING = re.compile(
     r"\berror\b|exception|\bfatal\b|failed|out of memory|cannot|could not|couldn't|unable to"
-    r"|abort|assert|unrecognized|unknown|invalid|mismatch|traceback|no such|denied|refused"
+    r"|abort|assert|unrecognized|unknown (?:argument|option|flag|key|model)|invalid|mismatch"
+    r"|traceback|no such|denied|refused"
     r"|already in use|killed|panic",
     re.IGNORECASE,
 )

@@ -18,7 +18,7 @@ from tuner.server import procfs
 from tuner.server.procfs import ProcessId
 
 _ANSWER_S = 30.0
-_RELEASE_S = 15.0
+_RELEASE_S = 15.0  # the supervisor itself waits 10 s before it kills
 _ROOT = str(Path(__file__).parents[2])
 
 

@@ -17,9 +17,10 @@ from tuner.server import ports, procfs
 from tuner.server.launch_record import MARKER
 from tuner.server.procfs import ProcessId, ProcessStat
 
-FORCE_S = 15.0
-"""How long SIGKILL may take: freeing many GPUs' memory takes seconds."""
-PORT_S = 15.0
+FORCE_S = 60.0
+"""How long SIGKILL may take: unpinning host memory and freeing many GPUs takes its time."""
+PORT_S = 45.0
+"""How long a port may stay taken: more than 30 s have been seen after large servers."""
 _LEFTOVER_GRACE_S = 3.0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class Behaviour:
         surviving_child: a child in its own session that ignores SIGTERM.
         shm_leak_bytes: a shared-memory file is created, and removed only on SIGTERM.
         state_dir: folder where launches are counted.
+        overrides: changes for some launches only (see overrides.py).
     """
 
     ttft_ms: float = 2.0
@@ -141,6 +142,7 @@ class Behaviour:
     surviving_child: bool = False
     shm_leak_bytes: int = 0
     state_dir: str | None = None
+    overrides: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Behaviour:
@@ -149,11 +151,19 @@ class Behaviour:
         Raises:
             ValueError: an unknown key.
         """
-        known = {f.name for f in fields(cls)}
+        return cls().changed(data)
+
+    def changed(self, data: dict[str, Any]) -> Behaviour:
+        """A copy with some fields of a plain dictionary.
+
+        Raises:
+            ValueError: an unknown key.
+        """
+        known = {f.name for f in fields(self)}
         if unknown := sorted(set(data) - known):
             raise ValueError(f"behaviour: keys must be those of Behaviour, got {unknown}.")
         lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
-        return cls(**{**data, **lists})
+        return replace(self, **{**data, **lists})
 
 
 def load_behaviour(text: str) -> Behaviour:

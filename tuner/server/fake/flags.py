@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.server.fake.behaviour import Behaviour, load_behaviour
+from tuner.server.fake.overrides import resolve
 from tuner.server.fake.speed import Speculation
 
 
@@ -53,10 +55,6 @@ def parse(argv: list[str]) -> tuple[Flags, Behaviour]:
     """Flags and behaviour of a command line; exits with code 2 for what it does not accept."""
     known = parser()
     given = known.parse_args(argv)
-    try:
-        behaviour = load_behaviour(given.behaviour)
-    except (OSError, ValueError) as error:
-        known.error(str(error))
     tokens = given.spec_draft_tokens or (given.spec_steps + 1 if given.spec_steps else 0)
     if given.spec_topk == 1 and given.spec_steps:
         tokens = given.spec_steps + 1
@@ -68,4 +66,8 @@ def parse(argv: list[str]) -> tuple[Flags, Behaviour]:
         max_running=given.max_running_requests,
         threads=given.threads,
     )
-    return flags, behaviour
+    try:
+        behaviour = load_behaviour(given.behaviour)
+        return flags, resolve(behaviour, flags.effective(), os.environ)
+    except (OSError, ValueError) as error:
+        known.error(str(error))
