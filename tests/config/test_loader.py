@@ -14,6 +14,7 @@ from tuner.space import build_space
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 GOOD = sorted((CONFIGS / "good").glob("*.yaml"))
+SHIPPED = sorted((CONFIGS.parent.parent / "studies").glob("*.yaml"))
 BAD = sorted((CONFIGS / "bad").glob("*.yaml"))
 
 FIFTEEN = {
@@ -65,6 +66,11 @@ def test_a_good_study_loads_and_its_space_can_be_listed(path: Path) -> None:
     points = list(build_space(loaded).points())
     assert points
     assert len({tuple(point.items()) for point in points}) == len(points)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_study_loads_without_a_warning(path: Path) -> None:
+    assert load_study(path).warnings == ()
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tuner.config.environment import NCCL_NAMES, check_name, is_undocumented_nccl
 from tuner.config.space import ParameterConfig
+from tuner.engines.nccl import VARIABLES
 
 
 def values(**domain: object) -> tuple[object, ...]:
@@ -83,6 +84,7 @@ def test_a_slip_in_an_nccl_name_is_an_issue(name: str, near: str) -> None:
 
 def test_every_documented_name_passes() -> None:
     assert [name for name in NCCL_NAMES if check_name(name)] == []
+    assert set(VARIABLES) <= NCCL_NAMES
 
 
 def test_an_unknown_nccl_name_is_only_undocumented() -> None:
