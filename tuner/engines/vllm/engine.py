@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tuner.args import FlagValue, Params, ServerArgs
@@ -35,7 +34,7 @@ from tuner.engines.vllm.program import find_program
 from tuner.engines.vllm.rules import broken_rules
 from tuner.engines.vllm.speculation import draft_tokens, is_lossy, is_synthetic, source_of
 from tuner.engines.vllm.startup import drifts, read_startup
-from tuner.measure.records import Acceptance, Prompt, RequestRecord, Sampling, Snapshot
+from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire, openai_chat
 from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
 from tuner.space import SearchSpace
@@ -163,14 +162,13 @@ class VllmEngine:
 
     # ---- the running server ----------------------------------------------------------------
     def wire(self, args: ServerArgs) -> Wire:
-        """The streamed chat route; exact lengths need `min_tokens` beside `ignore_eos`."""
-        base = openai_chat(self._served(args), extra_keys=("metrics",))
+        """The streamed chat route.
 
-        def body(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
-            exact = {"min_tokens": sampling.max_tokens} if sampling.exact_tokens else {}
-            return {**base.body(prompt, sampling), **exact}
-
-        return replace(base, body=body)
+        Exact lengths need `ignore_eos` only. `min_tokens` would forbid the end-of-text token,
+        which changes the text, and versions before 0.14 or so do that without speculation only:
+        baseline and trial would write different things.
+        """
+        return openai_chat(self._served(args), extra_keys=("metrics",))
 
     def effective_path(self) -> str | None:
         """None: `/server_info` exists only in development mode, the start-up log always."""
