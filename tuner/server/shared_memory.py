@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tuner.server import procfs
@@ -29,7 +29,8 @@ def segments(folder: Path = SHM) -> frozenset[str]:
 
 def held_by(pids: Iterable[int], folder: Path = SHM) -> frozenset[str]:
     """Names of the segments these processes have open or mapped."""
-    return frozenset(name for pid in pids for name in _held_names(pid, f"{folder}/"))
+    by_inode = {inode: name for name in segments(folder) if (inode := _inode(folder / name))}
+    return frozenset(n for pid in pids for n in _held_names(pid, f"{folder}/", by_inode))
 
 
 def remove_leftovers(
@@ -57,16 +58,35 @@ def remove_leftovers(
     return sorted(candidates)
 
 
-def _held_names(pid: int, prefix: str) -> Iterator[str]:
+def _held_names(pid: int, prefix: str, by_inode: Mapping[int, str]) -> Iterator[str]:
+    """Names a process holds: by path, and by inode where its path is another one.
+
+    glibc makes a semaphore under a temporary name, maps it, links the final name and removes the
+    temporary one: its creator's map reads `/dev/shm/sem.pEJRCB (deleted)` for `sem.mp-e4m6t8pt`.
+    """
     for target in procfs.open_files(pid):
         if target.startswith(prefix):
             yield target.removeprefix(prefix)
     with contextlib.suppress(OSError):
         maps = procfs.PROC / str(pid) / "maps"
         for line in maps.read_text(errors="replace").splitlines():
-            _, found, name = line.partition(prefix)
+            before, found, name = line.partition(prefix)
             if found:
                 yield name
+                yield from (by_inode[i] for i in _inodes(before) if i in by_inode)
+
+
+def _inodes(fields: str) -> Iterator[int]:
+    """The inode of a line of /proc/PID/maps, its last field before the path."""
+    last = fields.split()[-1:]
+    yield from (int(number) for number in last if number.isdecimal())
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
 
 
 def _is_our_file(path: Path) -> bool:
