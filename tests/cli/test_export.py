@@ -49,6 +49,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 requested_args=ArgsRecord(**args.to_json()),
                 digest=args.digest,
                 value=100.0,
+                vs_baseline={1: 1.3, 2: 1.1}[number],
             )
             store.save_trial("big", record)
             if number == 1:
@@ -128,3 +129,59 @@ def test_a_study_whose_file_is_gone_must_be_given_as_a_file(study: Path) -> None
     found = tuner("big")
     assert found.exit_code == 2
     assert "must be given as its study file" in found.stderr
+
+
+RUNNING = (
+    "NCCL_ALGO=Ring vllm serve /models/big --tensor-parallel-size 8 --max-num-seqs 32 "
+    "--speculative-config.method eagle3 --speculative-config.model /models/draft "
+    "--speculative-config.num_speculative_tokens 5"
+)
+
+
+def test_the_difference_to_a_running_server(study: Path, golden: Any) -> None:
+    found = tuner("big", "--diff", RUNNING)
+    assert found.exit_code == 0, found.stderr
+    golden("diff", found.stdout)
+    assert not (study.parent / "results" / "big" / "deploy").exists()
+    document = json.loads(tuner("big", "--diff", RUNNING, "--json").stdout)
+    changed = {change["name"]: (change["old"], change["new"]) for change in document["changes"]}
+    assert changed == {
+        "speculative-config.num_speculative_tokens": (5, 3),
+        "max-num-seqs": (32, 16),
+        "NCCL_ALGO": ("Ring", None),
+    }
+    assert document["old_trial"] is None
+
+
+def test_a_running_server_that_was_measured_gives_a_gain(study: Path) -> None:
+    measured = RUNNING.replace("NCCL_ALGO=Ring ", "").replace("seqs 32", "seqs 16")
+    document = json.loads(tuner("big", "--diff", measured, "--json").stdout)
+    assert document["old_trial"] == 2
+    assert document["gain"] == pytest.approx(1.3 / 1.1)
+    assert "measured 1.18x of the running one (trial 2)" in tuner("big", "--diff", measured).stdout
+
+
+def test_the_old_server_may_be_given_in_many_forms(study: Path, tmp_path: Path) -> None:
+    assert tuner("big", "--out", str(tmp_path / "bundle")).exit_code == 0
+    script = tmp_path / "serve.sh"
+    broken = RUNNING.replace(" --max", " \\\n  --max")
+    script.write_text(f"#!/bin/sh\nset -e\nexec {broken}\n")
+    spec = '{"method": "eagle3", "num_speculative_tokens": 5}'
+    forms = {
+        str(tmp_path / "bundle"): set(),
+        str(tmp_path / "bundle" / "server.yaml"): set(),
+        str(script): {"max-num-seqs", "speculative-config.num_speculative_tokens"},
+        spec: {"speculative-config.num_speculative_tokens"},
+    }
+    for form, expected in forms.items():
+        found = tuner("big", "--diff", form, "--json")
+        assert found.exit_code == 0, found.stderr
+        assert {change["name"] for change in json.loads(found.stdout)["changes"]} == expected
+    same = tuner("big", "--diff", str(tmp_path / "bundle"))
+    assert same.stdout == "Nothing changes: the running server is the exported one.\n"
+
+
+def test_a_server_of_another_engine_is_refused(study: Path) -> None:
+    found = tuner("big", "--diff", "llama-server -m q.gguf")
+    assert found.exit_code == 2
+    assert "must be a server of the study's engine, got llamacpp" in found.stderr

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
+import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -19,6 +23,11 @@ from tuner.export.containers import container_for, model_folders
 from tuner.export.kubernetes import object_name
 from tuner.export.subject import Subject
 from tuner.export.systemd import quoted
+
+COMPOSE_WHEEL = next(
+    iter(Path(os.environ.get("TUNER_WHEELS", "/nowhere")).glob("docker_compose-*.whl")), None
+)
+"""The Compose schema as a package: `pip download --no-deps docker-compose==1.29.2`."""
 
 
 @pytest.fixture
@@ -67,6 +76,14 @@ def test_kubernetes_accepts_every_document(files: dict[str, str]) -> None:
 
     for document in yaml.safe_load_all(files["kubernetes.yaml"]):
         kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+@pytest.mark.skipif(COMPOSE_WHEEL is None, reason="no wheel of docker-compose 1.29 is here")
+def test_compose_accepts_the_file(files: dict[str, str]) -> None:
+    assert COMPOSE_WHEEL is not None
+    with zipfile.ZipFile(COMPOSE_WHEEL) as wheel:
+        schema = json.loads(wheel.read("compose/config/compose_spec.json"))
+    jsonschema.Draft7Validator(schema).validate(yaml.safe_load(files["compose.yaml"]))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is absent")

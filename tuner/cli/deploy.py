@@ -32,15 +32,31 @@ def export(
         list[str] | None,
         typer.Option(help="Export although it is: synthetic, simulated, unfaithful."),
     ] = None,
+    diff: Annotated[
+        str,
+        typer.Option(
+            metavar="OLD",
+            help="Write nothing; show what changes against a running server: its command line, "
+            "script, YAML, JSON or bundle.",
+        ),
+    ] = "",
     as_json: JSON = False,
 ) -> None:
     """Write the recommended server as files that start it.
 
     Example: tuner export quickstart --out deploy --for compose,systemd
     """
-    from tuner.cli.export import ExportWish, export_study
+    from tuner.cli.diff import diff_lines
+    from tuner.cli.export import ExportWish, diff_study, export_study
     from tuner.cli.output import say, say_json
 
+    if diff:
+        found = diff_study(study, trial, diff)
+        if as_json:
+            say_json(found.to_json())
+        else:
+            say(*diff_lines(found))
+        return
     wish = ExportWish(study, out, tuple(targets or ()), trial, unconfirmed, tuple(allow or ()))
     done = export_study(wish)
     files = [str(path) for path in done.files]

@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.cli.diff import Diff, find_diff, running_args
 from tuner.cli.output import narrate
 from tuner.cli.stored import StoredStudy, find_study, read_study, study_file_of
 from tuner.config.loader import LoadedStudy, load_study
+from tuner.engines.base import Engine
 from tuner.engines.catalog import get_engine
 from tuner.errors import UsageError
 from tuner.export.bundle import TARGETS, build_bundle, write_bundle
 from tuner.export.subject import ALLOWANCES, UNCONFIRMED, Provenance, Subject, choose
+from tuner.store.place import StudyPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,34 @@ class Exported:
     files: tuple[Path, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stored study, its study file and its engine."""
+
+    place: StudyPlace
+    loaded: LoadedStudy
+    stored: StoredStudy
+    engine: Engine
+
+    def choose(self, trial: int | None, allow: Iterable[str]) -> Subject:
+        """The server to be exported; raises ExportRefused."""
+        return choose(
+            self.stored.trials,
+            self.stored.recommendation,
+            provenance_of(self.stored, self.engine.kind),
+            number=trial,
+            allow=frozenset(allow),
+        )
+
+
+def open_source(study: str) -> Source:
+    """The study that STUDY names; raises TunerError when it cannot be read."""
+    place, loaded = find_study(study)
+    stored = read_study(study)
+    loaded = loaded or reload(stored)
+    return Source(place, loaded, stored, get_engine(loaded.config.engine))
+
+
 def export_study(wish: ExportWish) -> Exported:
     """Write the bundle that was asked for.
 
@@ -46,19 +77,20 @@ def export_study(wish: ExportWish) -> Exported:
     targets = checked("--for", split(wish.targets), TARGETS)
     allow = set(checked("--allow", split(wish.allow), ALLOWANCES))
     allow |= {UNCONFIRMED} if wish.unconfirmed else set()
-    place, loaded = find_study(wish.study)
-    stored = read_study(wish.study)
-    engine = get_engine((loaded or reload(stored)).config.engine)
-    subject = choose(
-        stored.trials,
-        stored.recommendation,
-        provenance_of(stored, engine.kind),
-        number=wish.trial,
-        allow=frozenset(allow),
-    )
-    folder = wish.out or place.results.deploy_folder
-    files = build_bundle(engine, subject, folder=folder, targets=targets)
+    source = open_source(wish.study)
+    subject = source.choose(wish.trial, allow)
+    folder = wish.out or source.place.results.deploy_folder
+    files = build_bundle(source.engine, subject, folder=folder, targets=targets)
     return Exported(subject, folder, tuple(write_bundle(files, folder)))
+
+
+def diff_study(study: str, trial: int | None, old: str) -> Diff:
+    """What would change against a server that runs today; nothing is written or refused."""
+    source = open_source(study)
+    subject = source.choose(trial, ALLOWANCES)
+    running = running_args(old, source.loaded.config.engine, subject.args)
+    new = (subject.args, subject.trial)
+    return find_diff(source.stored, running, new, source.loaded.parameters)
 
 
 def reload(stored: StoredStudy) -> LoadedStudy:
