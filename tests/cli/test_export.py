@@ -170,7 +170,7 @@ def test_the_old_server_may_be_given_in_many_forms(study: Path, tmp_path: Path) 
     forms = {
         str(tmp_path / "bundle"): set(),
         str(tmp_path / "bundle" / "server.yaml"): set(),
-        str(script): {"max-num-seqs", "speculative-config.num_speculative_tokens"},
+        str(script): {"max-num-seqs", "NCCL_ALGO", "speculative-config.num_speculative_tokens"},
         spec: {"speculative-config.num_speculative_tokens"},
     }
     for form, expected in forms.items():
