@@ -158,7 +158,8 @@ def _from_json(text: str, body: str, config: EngineBase, new: ServerArgs) -> Ser
     except ValueError as error:
         raise UsageError(f"--diff: must be JSON, got {text!r}: {error}.") from error
     if "num_speculative_tokens" in data or "method" in data:
-        return _canonical(config, {**new.flags, SPECULATIVE: data}, dict(new.env))
+        draft = {"model": config.draft_model} if config.draft_model else {}
+        return _canonical(config, {**new.flags, SPECULATIVE: {**draft, **data}}, dict(new.env))
     flags = {str(name).replace("_", "-"): value for name, value in data.items()}
     return _canonical(config, flags, {})
 
