@@ -19,6 +19,10 @@ from tuner.server.process import ServerProcess
 Start = Callable[..., ServerProcess]
 
 
+def deny(descriptor: int, number: int) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
 def assert_gone(server: ServerProcess, members: list[procfs.ProcessStat]) -> None:
     assert members, "there was nothing to stop"
     assert [s for s in members if procfs.is_alive(s.id)] == []
@@ -84,7 +88,7 @@ def test_a_process_that_cannot_be_killed_ends_in_not_stopped(
     server = fake_server({"trap_sigterm": True})
     monkeypatch.setattr(teardown, "FORCE_S", 0.3)
     with monkeypatch.context() as denied:
-        denied.setattr(procfs, "send_signal", lambda process, number: False)
+        denied.setattr(signal, "pidfd_send_signal", deny)
         with pytest.raises(TrialFailure, match=str(server.pid)) as caught:
             server.stop(grace_s=0.1)
     assert caught.value.kind is FailureKind.NOT_STOPPED

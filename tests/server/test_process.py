@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tuner.engines.base import Failure
 from tuner.errors import FailureKind, TrialFailure
 from tuner.server import ports, procfs
 from tuner.server.command import LaunchCommand
 from tuner.server.process import ServerProcess, build_env
+from tuner.server.readiness import exit_failure
 
 Start = Callable[..., ServerProcess]
 
@@ -31,11 +33,9 @@ def run(tmp_path: Path, program: str, **env: str | None) -> ServerProcess:
     )
 
 
-def wait_exit(server: ServerProcess, seconds: float = 10.0) -> int:
-    deadline = time.monotonic() + seconds
-    while (code := server.poll()) is None:
-        assert time.monotonic() < deadline, "the server did not exit"
-        time.sleep(0.005)
+def wait_exit(server: ServerProcess) -> int:
+    code = server.wait(10.0)
+    assert code is not None, "the server did not exit"
     return code
 
 
@@ -100,6 +100,20 @@ def test_exits_are_decoded(tmp_path: Path, program: str, code: int, reason: str)
         assert server.exit_reason() in ("", reason)
         assert wait_exit(server) == code
         assert server.exit_reason() == reason
+
+
+def test_a_kill_by_the_kernel_for_lack_of_memory_is_named(tmp_path: Path) -> None:
+    with run(tmp_path, "import os; os.kill(os.getpid(), 9)") as server:
+        server._oom_kills_before -= 1  # as if the kernel's count had grown since the launch
+        assert server.wait(10) == -signal.SIGKILL
+        assert server.is_oom_killed
+        assert server.exit_reason() == "killed by SIGKILL (the kernel ran out of memory)"
+        failure = exit_failure(server, lambda code, log: Failure(FailureKind.LAUNCH_CRASH, "?"))
+        assert failure is not None
+        assert failure.kind is FailureKind.OUT_OF_MEMORY
+    with run(tmp_path, "import os; os.kill(os.getpid(), 9)") as server:
+        assert server.wait(10) == -signal.SIGKILL
+        assert not server.is_oom_killed
 
 
 def test_the_log_is_complete_when_the_exit_is_seen(tmp_path: Path) -> None:

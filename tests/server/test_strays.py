@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -43,6 +44,10 @@ print(server.log_tail().split()[1], flush=True)
 os.kill(server.target.supervisor.pid, 9)
 os.kill(os.getpid(), 9)
 """
+
+
+def deny(descriptor: int, number: int) -> None:
+    raise PermissionError(1, "Operation not permitted")
 
 
 def dead_owner() -> Owner:
@@ -155,7 +160,7 @@ def test_what_cannot_be_stopped_makes_the_host_unusable(
     path = record_of(sleeper, tmp_path, dead_owner())
     found = [s for s in find_strays([tmp_path]) if s.record_path == path]
     monkeypatch.setattr(strays, "_FORCE_S", 0.1)
-    monkeypatch.setattr(procfs, "send_signal", lambda process, number: False)
+    monkeypatch.setattr(signal, "pidfd_send_signal", deny)
     with pytest.raises(HostError, match=str(sleeper.pid)) as caught:
         stop_strays(found, grace_s=0.1)
     assert caught.value.exit_code == 3
@@ -179,3 +184,20 @@ def test_records_lie_beside_their_logs() -> None:
 
 def test_a_record_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
     LaunchRecord.new("s", 1, "x").write(tmp_path / "absent" / "server.json")
+
+
+def test_whoever_runs_us_is_no_stray_whatever_it_inherited(tmp_path: Path) -> None:
+    """A tuner started from within a server of a tuner that has died meanwhile."""
+    owner = dead_owner()
+    program = (
+        "from tuner.server.strays import find_strays\n"
+        "import os\n"
+        "found = {s.id.pid for x in find_strays([]) for s in x.processes}\n"
+        "print(os.getpid() in found, os.getppid() in found)"
+    )
+    env = {**os.environ, "TUNER_SERVER": "study:1:inherited", "TUNER_OWNER": owner.to_env()}
+    shell = ["sh", "-c", 'python="$1"; shift; "$python" -c "$@"; true', "-", sys.executable]
+    answer = subprocess.run(
+        [*shell, program], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert answer.stdout == "False False\n"

@@ -65,6 +65,7 @@ class ServerProcess:
         self._link = link
         self._record = record
         self._shared_before = shared_before
+        self._oom_kills_before = procfs.count_oom_kills()
         self._report: StopReport | None = None
         self._stop_lock = threading.RLock()
 
@@ -133,13 +134,20 @@ class ServerProcess:
             time.sleep(0.005)
         return code
 
+    @property
+    def is_oom_killed(self) -> bool:
+        """True when it got SIGKILL while the kernel was killing for lack of memory."""
+        has_killed = procfs.count_oom_kills() > self._oom_kills_before
+        return has_killed and self.poll() == -signal.SIGKILL
+
     def exit_reason(self) -> str:
         """How it ended, in words, with the last telling line of its log; "" while it runs."""
         code = self.poll()
         if code is None:
             return ""
         line = last_telling_line(self.log_tail())
-        return describe_exit(code) + (f": {line}" if line else "")
+        memory = " (the kernel ran out of memory)" if self.is_oom_killed else ""
+        return describe_exit(code) + memory + (f": {line}" if line else "")
 
     def log_tail(self, max_bytes: int = 65536) -> str:
         """The last part of its log."""

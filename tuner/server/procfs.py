@@ -150,6 +150,15 @@ def boot_id() -> str:
         return ""
 
 
+def count_oom_kills() -> int:
+    """How many processes the kernel has killed for lack of memory since boot; 0: not told."""
+    try:
+        lines = (PROC / "vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
 def pid_namespace(pid: int | str = "self") -> str:
     """The pid namespace a process lives in; "" when it may not be read."""
     try:

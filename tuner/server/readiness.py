@@ -102,6 +102,13 @@ def exit_failure(
             failure.reason or last_telling_line(log),
             hint="Nothing to do: the same server is launched again with another port.",
         )
+    if is_unexplained and process.is_oom_killed:
+        return TrialFailure(
+            FailureKind.OUT_OF_MEMORY,
+            "the kernel killed the server: the host ran out of memory",
+            hint="Give the server less host memory (a smaller model, cache or context), or free "
+            "some on this machine.",
+        )
     reason = failure.reason or describe_exit(code)
     return TrialFailure(
         failure.kind, reason, hint=failure.hint, is_draft_fault=failure.is_draft_fault

@@ -96,10 +96,20 @@ def _is_stray(stat: ProcessStat, owner: Owner) -> bool:
     return (
         owner.is_dead
         and stat.tty == 0
-        and stat.id.pid != os.getpid()
+        and stat.id not in _ourselves()
         and procfs.pid_namespace(stat.id.pid) == owner.pid_namespace
         and _is_our_user(stat.id.pid)
     )
+
+
+def _ourselves() -> set[ProcessId]:
+    """This process and its ancestors, which are never strays whatever they inherited."""
+    found = set()
+    stat = procfs.read_stat(os.getpid())
+    while stat is not None and stat.id not in found:
+        found.add(stat.id)
+        stat = procfs.read_stat(stat.parent)
+    return found
 
 
 def _is_our_user(pid: int) -> bool:
