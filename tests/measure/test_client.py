@@ -314,7 +314,7 @@ def test_unique_openings_differ_by_occasion_but_not_by_launch(
     for _ in range(2):
         client = connect(server, cache="unique")
         client.run_block(0, prompts(2), C1)
-        client.run_block(0, prompts(2), C2)
+        client.run_block(1, prompts(2), C1)
     sent = [body["messages"][0]["content"] for body in server.bodies]
     assert sent[:4] == sent[4:]
     assert len(set(sent)) == 4

@@ -31,7 +31,7 @@ _WARM_UP_ROUNDS = 3
 _WARM_UP_STEADY = 0.15
 _BOUND_CPU_SHARE = 0.9
 _BOUND_LAG_SHARE = 0.02
-_BOUND_LAG_S = 0.001
+_BOUND_LAG_S = 0.01
 
 
 @dataclass(slots=True)

@@ -40,6 +40,22 @@ def t_quantile(share: float, df: float) -> float:
     return (low + high) / 2
 
 
+def f_quantile(share: float, df_above: float, df_below: float) -> float:
+    """The value below which `share` of the F distribution lies; `share` in (0, 1)."""
+
+    def below(value: float) -> float:
+        scaled = df_above * value
+        return incomplete_beta(scaled / (scaled + df_below), df_above / 2, df_below / 2)
+
+    low, high = 0.0, 1.0
+    while below(high) < share:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) < share else (low, middle)
+    return (low + high) / 2
+
+
 def incomplete_beta(x: float, a: float, b: float) -> float:
     """The regularised incomplete beta function I_x(a, b), by Lentz's continued fraction."""
     if x <= 0 or x >= 1:

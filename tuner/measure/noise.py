@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.measure.distributions import normal_quantile, t_quantile
-from tuner.measure.statistics import log_ratios, robust_center
+from tuner.measure.statistics import family_level, log_ratios, robust_center
 
 _MOST_ROUNDS = 64
 _UNFIT_SD = 0.15
@@ -129,32 +129,35 @@ def drift(positions: Sequence[float], levels: Sequence[float]) -> Drift:
 
 
 def smallest_detectable_gain(
-    noise_sd: float, rounds: int, *, level: float = 0.95, power: float = 0.8
+    noise_sd: float, rounds: int, *, finalists: int = 1, level: float = 0.95, power: float = 0.8
 ) -> float:
     """The ratio that `rounds` interleaved rounds would find with probability `power`.
 
-    A round's log ratio has standard deviation `sqrt(2) noise_sd`. Infinite below two rounds.
+    As `gain_intervals` decides: at the level of all finalists together, with their pooled
+    noise. Infinite below two rounds.
     """
     if rounds < 2 or not math.isfinite(noise_sd):
         return math.inf
-    certain = t_quantile((1 + level) / 2, rounds - 1)
-    found = t_quantile(power, rounds - 1)
+    df = finalists * (rounds - 1)
+    certain = t_quantile((1 + family_level(level, finalists)) / 2, df)
+    found = t_quantile(power, df)
     return math.exp((certain + found) * math.sqrt(2 / rounds) * noise_sd)
 
 
-def rounds_needed(noise_sd: float, half_width: float, *, level: float = 0.95) -> int:
-    """Rounds after which the interval's half width (log units) is expected to be small enough.
+def rounds_needed(
+    noise_sd: float, half_width: float, *, finalists: int = 1, level: float = 0.95
+) -> int:
+    """Rounds after which the intervals' half width (log units) is expected to be small enough.
 
     Chosen from the noise before any round is run: stopping when a result looks good would make
     the interval promise too much. At most 64.
     """
     if not math.isfinite(noise_sd) or half_width <= 0:
         return _MOST_ROUNDS
+    share = (1 + family_level(level, finalists)) / 2
     for rounds in range(2, _MOST_ROUNDS):
-        if (
-            t_quantile((1 + level) / 2, rounds - 1) * math.sqrt(2 / rounds) * noise_sd
-            <= half_width
-        ):
+        quantile = t_quantile(share, finalists * (rounds - 1))
+        if quantile * math.sqrt(2 / rounds) * noise_sd <= half_width:
             return rounds
     return _MOST_ROUNDS
 

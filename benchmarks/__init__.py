@@ -1,0 +1,1 @@
+"""Commands that print a table each: what the product costs, and whether it keeps its word."""

@@ -1,0 +1,118 @@
+"""How much a machine varies, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tuner.measure.noise import (
+    Drift,
+    LaunchNoise,
+    drift,
+    equivalence_band,
+    launch_levels,
+    launch_noise,
+    rounds_needed,
+    smallest_detectable_gain,
+)
+from tuner.measure.statistics import gain_intervals
+
+
+def launches(effects: list[float]) -> list[list[float]]:
+    return [[100 * math.exp(e), 50 * math.exp(e), 200 * math.exp(e)] for e in effects]
+
+
+def test_levels_are_relative_to_the_usual_block() -> None:
+    assert launch_levels(launches([0.0, 0.1, -0.1])) == pytest.approx([0.0, 0.1, -0.1])
+    assert launch_levels([]) == []
+
+
+def test_noise_is_the_spread_of_levels() -> None:
+    noise = launch_noise(launches([0.0, 0.1, -0.1]))
+    assert (noise.sd, noise.df) == (pytest.approx(0.1), 2)
+    assert noise.margin() == pytest.approx(0.2)
+    assert noise.upper_sd == pytest.approx(0.15)
+
+
+def test_one_launch_says_nothing() -> None:
+    noise = launch_noise(launches([0.0]))
+    assert noise.df == 0
+    assert math.isnan(noise.sd)
+    assert noise.margin() == 0.02
+    assert not noise.is_unfit
+
+
+def test_a_machine_that_varies_too_much_is_unfit() -> None:
+    assert LaunchNoise(0.2, 3).is_unfit
+    assert not LaunchNoise(0.2, 1).is_unfit
+    assert not LaunchNoise(0.08, 5).is_unfit
+
+
+def test_drift_of_half_a_percent_per_launch_is_found_and_corrected() -> None:
+    places = [0.0, 8.0, 16.0, 24.0, 32.0]
+    draw = np.random.default_rng(1)
+    levels = [-0.005 * place + draw.normal(0, 0.005) for place in places]
+    found = drift(places, levels)
+    assert found.is_significant
+    assert found.slope == pytest.approx(-0.005, abs=0.0006)
+    assert found.correction(20) == pytest.approx(math.exp(0.1), rel=0.02)
+    assert found.correction(20, reference=20) == 1.0
+    assert not found.is_unfit
+
+
+def test_noise_without_drift_is_not_corrected() -> None:
+    draw = np.random.default_rng(2)
+    hits = sum(
+        drift(range(5), draw.normal(0, 0.05, 5).tolist()).is_significant for _ in range(500)
+    )
+    assert hits <= 15
+    assert Drift(0.1, math.nan, 0, 1).correction(5) == 1.0
+
+
+def test_drift_taken_out_of_the_noise() -> None:
+    trend = drift(range(6), [0.05 * n for n in range(6)])
+    assert trend.is_significant
+    assert launch_noise(launches([0.05 * n for n in range(6)]), trend).sd == pytest.approx(
+        0.0, abs=1e-9
+    )
+
+
+def test_one_bad_launch_is_no_drift() -> None:
+    assert abs(drift(range(7), [0, 0, 0, 0, 0, 0, -0.5]).slope) < 1e-12
+
+
+def test_drift_needs_two_places() -> None:
+    assert drift([1.0], [0.0]) == drift([2.0, 2.0], [0.0, 1.0])
+    assert not drift([1.0], [0.0]).is_significant
+    assert drift([0, 1, 2], [0.0, 0.2, 0.4]).is_unfit
+
+
+def test_smallest_gain_is_found_as_often_as_it_says() -> None:
+    sd, rounds = 0.02, 4
+    gain = smallest_detectable_gain(sd, rounds, finalists=3)
+    draw = np.random.default_rng(7)
+
+    def launch(factor: float) -> list[float]:
+        return [factor * math.exp(draw.normal(0, sd))]
+
+    found = 0
+    for _ in range(300):
+        base = [launch(1.0) for _ in range(rounds)]
+        servers = [[launch(g) for _ in range(rounds)] for g in (gain, 1.0, 1.0)]
+        found += gain_intervals(servers, base, level=1 - 0.05 / 3)[0].is_gain
+    assert 0.72 <= found / 300 <= 0.88
+
+
+def test_more_noise_needs_more_rounds() -> None:
+    assert rounds_needed(0.01, 0.03) < rounds_needed(0.03, 0.03) < rounds_needed(0.06, 0.03)
+    assert rounds_needed(0.02, 0.03, finalists=3) <= rounds_needed(0.02, 0.03) + 1
+    assert rounds_needed(math.nan, 0.03) == rounds_needed(0.5, 0.001) == 64
+
+
+def test_without_rounds_or_noise() -> None:
+    assert smallest_detectable_gain(0.02, 1) == math.inf
+    assert smallest_detectable_gain(math.nan, 4) == math.inf
+    assert equivalence_band(math.nan, 4) == 0.0
+    assert equivalence_band(0.02, 4) == pytest.approx(1.959964 * 0.02 * math.sqrt(0.5))
