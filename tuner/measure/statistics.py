@@ -165,11 +165,11 @@ def gain_intervals(
     rows = [_levels(launches, len(reference)) for launches in (reference, *servers)]
     levels: NDArray[np.float64] = sign * np.array(rows)
     levels = levels[:, np.isfinite(levels[0])]
-    is_whole: NDArray[np.bool_] = np.isfinite(levels).all(axis=1)
+    is_whole = [bool(np.isfinite(row).all()) for row in levels]
     together = iter(_joint_intervals(levels[is_whole], level, noise))
     return [
         next(together) if whole else _joint_intervals(levels[[0, place]], level, noise)[0]
-        for place, whole in enumerate(is_whole.tolist()[1:], 1)
+        for place, whole in enumerate(is_whole[1:], 1)
     ]
 
 
