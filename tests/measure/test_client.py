@@ -49,8 +49,9 @@ def test_times_are_the_servers(serve: Any, connect: Any, prompts: Any) -> None:
         answer.done()
 
     record = run_one(serve, connect, prompts, script)
-    assert 0.08 <= record.first_s - record.sent_s < 0.18
-    assert 0.12 <= record.last_s - record.first_s < 0.22
+    assert record.first_s - record.sent_s >= 0.08
+    assert record.last_s - record.sent_s >= 0.2
+    assert record.last_s - record.first_s > 0.05
 
 
 def test_the_role_chunk_is_not_the_first_token(serve: Any, connect: Any, prompts: Any) -> None:
@@ -90,7 +91,7 @@ def test_a_block_smaller_than_the_concurrency_is_repeated(
     server = serve(answer_ok)
     block = connect(server, cache="unique").run_block(0, prompts(3), C4)
     assert [record.prompt_id for record in block.records] == ["p0", "p1", "p2", "p0"]
-    assert block.notes == ("3 prompts were repeated to reach c4",)
+    assert block.notes[0] == "3 prompts were repeated to reach c4"
     sent = [body["messages"][0]["content"] for body in server.bodies]
     assert len(set(sent)) == 4
 

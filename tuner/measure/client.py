@@ -30,8 +30,9 @@ _PAGE_TIMEOUT_S = 10.0
 _WARM_UP_ROUNDS = 3
 _WARM_UP_STEADY = 0.15
 _BOUND_CPU_SHARE = 0.9
-_BOUND_LAG_SHARE = 0.02
-_BOUND_LAG_S = 0.01
+_BOUND_CPU_S = 0.1
+_BOUND_LAG_SHARE = 0.05
+_BOUND_LAG_S = 0.02
 
 
 @dataclass(slots=True)
@@ -243,7 +244,7 @@ def _block(
 
 def _client_bound(driver: Driver, cpu_s: float, wall_s: float) -> str:
     """Why the client was the bottleneck of a block; "" when it was not."""
-    if wall_s > 0 and cpu_s / wall_s > _BOUND_CPU_SHARE:
+    if cpu_s > max(_BOUND_CPU_S, _BOUND_CPU_SHARE * wall_s):
         return f"client bound: the client used {cpu_s / wall_s:.0%} of a core"
     times = [record.end_s - record.sent_s for record in driver.records if record.ok]
     lag = driver.lateness.mean_s

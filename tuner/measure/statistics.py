@@ -30,6 +30,10 @@ __all__ = [
     "t_quantile",
 ]
 
+# The robust centre of a few rounds is up to a tenth less precise than their mean (simulated for
+# three to eight Gaussian rounds; 1.047 in the limit).
+_CENTER_VARIANCE = 1.10
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -247,7 +251,8 @@ def _interval(gain: NDArray[np.float64], variance: float, df: int, level: float)
     rounds, mean = len(gain), robust_center(gain)
     if df < 1:
         return Interval(math.exp(mean), 0.0, math.inf, rounds)
-    half = t_quantile((1 + level) / 2, df) * math.sqrt(variance / rounds)
+    error = math.sqrt(variance * (_CENTER_VARIANCE if rounds > 2 else 1.0) / rounds)
+    half = t_quantile((1 + level) / 2, df) * error
     return Interval(
         math.exp(mean), math.exp(mean - half), math.exp(mean + half), rounds, math.sqrt(variance)
     )
