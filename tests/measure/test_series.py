@@ -48,7 +48,7 @@ def test_ordinary_noise_is_not_reported() -> None:
 def test_a_server_that_gets_slower_is_reported() -> None:
     warnings = block_warnings([block([100 * 0.98**n for n in range(24)])])
     assert len(warnings) == 1
-    assert warnings[0].startswith("requests became 27% slower")
+    assert warnings[0].startswith("requests became 28% slower")
 
 
 def test_throughput_that_halves_is_reported() -> None:

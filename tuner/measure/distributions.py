@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 _STANDARD = NormalDist()
@@ -22,6 +23,7 @@ def t_cdf(value: float, df: float) -> float:
     return 1 - tail if value > 0 else tail
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(share: float, df: float) -> float:
     """The value below which `share` of Student's t lies, to ten digits; `share` in (0, 1).
 
@@ -40,6 +42,7 @@ def t_quantile(share: float, df: float) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=1024)
 def f_quantile(share: float, df_above: float, df_below: float) -> float:
     """The value below which `share` of the F distribution lies; `share` in (0, 1)."""
 

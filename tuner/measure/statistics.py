@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -118,8 +119,14 @@ def robust_center(values: Sequence[float] | NDArray[np.float64]) -> float:
     if not len(values):
         return math.nan
     array = np.asarray(values, dtype=float)
-    rows, columns = np.triu_indices(len(array))
-    return float(np.median((array[rows] + array[columns]) / 2))
+    rows, columns = _pairs(len(array))
+    means = np.sort(array[rows] + array[columns]) / 2
+    return float(means[(len(means) - 1) // 2] + means[len(means) // 2]) / 2
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(count)
 
 
 def paired_gain(
