@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tuner.cli.compare import compare_trials, comparison_document, comparison_lines
-from tuner.cli.stored import StoredStudy
 from tuner.errors import UsageError
 from tuner.store.record import ConfirmationLaunch, TrialRecord
+from tuner.store.stored import StoredStudy
 
 Golden = Callable[[str, str], None]
 

@@ -9,9 +9,9 @@ import pytest
 
 from tuner.cli.sentences import recommendation_lines
 from tuner.cli.show import study_document, study_lines, trial_lines
-from tuner.cli.stored import StoredStudy
 from tuner.errors import UsageError
 from tuner.store.record import RecommendationRecord, TrialRecord
+from tuner.store.stored import StoredStudy
 
 Golden = Callable[[str, str], None]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner import units
-from tuner.cli.stored import StoredStudy
 from tuner.cli.table import params_text
 from tuner.errors import UsageError
 from tuner.store.record import TrialRecord
+from tuner.store.stored import StoredStudy
 
 LAUNCHES = "launches"
 BLOCKS = "blocks"

@@ -11,12 +11,12 @@ from typing import Any
 from tuner import units
 from tuner.args import ServerArgs
 from tuner.cli.command_line import DRAFT_FLAGS, MODEL_FLAGS, read_command
-from tuner.cli.stored import StoredStudy
 from tuner.config.engine import EngineBase
 from tuner.config.space import ParameterConfig
 from tuner.engines.catalog import get_engine
 from tuner.errors import UsageError
 from tuner.store.record import TrialRecord
+from tuner.store.stored import StoredStudy
 
 SPECULATIVE = "speculative-config"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tuner.cli.diff import Diff, find_diff, running_args
 from tuner.cli.output import narrate
-from tuner.cli.stored import StoredStudy, find_study, read_study, study_file_of
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.engines.base import Engine
 from tuner.engines.catalog import get_engine
@@ -16,6 +15,7 @@ from tuner.errors import UsageError
 from tuner.export.bundle import TARGETS, build_bundle, write_bundle
 from tuner.export.subject import ALLOWANCES, UNCONFIRMED, Provenance, Subject, choose
 from tuner.store.place import StudyPlace
+from tuner.store.stored import StoredStudy, find_study, read_study, study_file_of
 
 
 @dataclass(frozen=True, slots=True)

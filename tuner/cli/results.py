@@ -28,7 +28,7 @@ def show(
     """
     from tuner.cli.output import say, say_json, width
     from tuner.cli.show import study_document, study_lines, trial_lines
-    from tuner.cli.stored import read_study
+    from tuner.store.stored import read_study
 
     found = read_study(study)
     record = None if trial is None else found.trial(trial)
@@ -52,7 +52,7 @@ def compare(
     """
     from tuner.cli.compare import compare_trials, comparison_document, comparison_lines
     from tuner.cli.output import say, say_json
-    from tuner.cli.stored import read_study
+    from tuner.store.stored import read_study
 
     found = read_study(study)
     comparison = compare_trials(found, a, b)
@@ -72,8 +72,8 @@ def dashboard(
     Example: tuner dashboard quickstart
     """
     from tuner.cli.output import narrate, say, say_json
-    from tuner.cli.stored import find_study, newest_name
     from tuner.store.dashboard import dashboard as open_dashboard
+    from tuner.store.stored import find_study, newest_name
 
     place, _ = find_study(study)
     opened = open_dashboard(place.url, newest_name(place), port)

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from tuner.cli.sentences import recommendation_lines
-from tuner.cli.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import Interrupted, StoreError
@@ -15,6 +14,7 @@ from tuner.events import Notice
 from tuner.search.loop import run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.store.record import TrialRecord
+from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
 
 def run_shown(study: str, *, new: bool, verbose: bool) -> StoredStudy:

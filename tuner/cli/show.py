@@ -8,9 +8,9 @@ from typing import Any
 
 from tuner import units
 from tuner.cli.sentences import recommendation_lines
-from tuner.cli.stored import StoredStudy
 from tuner.cli.table import as_finished, cut, header, trial_line, trial_text, unit_of
 from tuner.store.record import LoadPointRecord, TrialRecord
+from tuner.store.stored import StoredStudy
 
 _LABEL = 18
 _PERCENTILES = ("p50", "p90", "p95", "p99")

@@ -53,8 +53,8 @@ def check(study: STUDY, as_json: JSON = False) -> None:
     """
     from tuner.cli.check import check_lines, check_study
     from tuner.cli.output import say, say_json
-    from tuner.cli.stored import study_path
     from tuner.errors import ConfigError
+    from tuner.store.stored import study_path
 
     report = check_study(study_path(study))
     if as_json:

@@ -1,4 +1,7 @@
-"""Owns what STUDY on a command line means, and the stored study that it names."""
+"""Owns `StoredStudy`, all that is kept of a study, and what a study is called by its users.
+
+STUDY is a study file, or the name of one under results/. Reading never creates anything.
+"""
 
 from __future__ import annotations
 
