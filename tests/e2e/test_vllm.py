@@ -22,6 +22,7 @@ from tuner.config.workload import OutputTokensConfig, PromptsConfig, WorkloadCon
 from tuner.engines.base import EngineFacts, Resolution
 from tuner.engines.vllm import VllmEngine
 from tuner.engines.vllm.arguments import argv
+from tuner.engines.vllm.schedule import with_schedule
 from tuner.errors import FailureKind, TrialFailure
 from tuner.measure.client import LoadClient
 from tuner.measure.prompts import Workload, build_workload
@@ -186,9 +187,14 @@ def _agrees(args: ServerArgs, resolved: Resolution) -> None:
 
 # ---- servers ---------------------------------------------------------------------------------
 @contextmanager
-def serving(engine: VllmEngine, args: ServerArgs, folder: Path) -> Iterator[ServerProcess]:
+def serving(
+    engine: VllmEngine, args: ServerArgs, folder: Path, exported: LaunchCommand | None = None
+) -> Iterator[ServerProcess]:
     port = free_port()
     command = engine.command(args, port)
+    if exported is not None:
+        where = ("--host", "127.0.0.1", "--port", str(port))
+        command = LaunchCommand((*exported.argv, *where), exported.env)
     with ServerProcess.launch(command, port=port, log_path=folder / "server.log") as process:
         report = wait_ready(
             process, engine.probe(args), timeout_s=120, hard_cap_s=300, classify=engine.classify
@@ -239,6 +245,24 @@ def test_an_ngram_server_from_launch_to_stop(workload: Workload, tmp_path: Path)
     assert sum(found.per_position) == pytest.approx(found.length - 1)
     assert len(found.per_position) == 4
     assert engine.classify(0, process.log_tail()).kind is FailureKind.INTERRUPTED
+
+
+def test_what_is_exported_is_the_server_that_was_measured(tmp_path: Path) -> None:
+    """Launched from server.yaml, with a table and a false switch, and read back from its log."""
+    engine = make_engine()
+    args = engine.canonicalize({"method": "ngram", "k": 4, "high": 4, "low": 2}, SPACE)
+    args = args.replace(
+        {"speculative-config": with_schedule(_spec(args), {1: 3, 8: 0}, 64),
+         "enable-prefix-caching": False}
+    )  # fmt: skip
+    for name, text in engine.render_config(args).items():
+        (tmp_path / name).write_text(text)
+    exported = engine.deploy_command(args, str(tmp_path))
+    with serving(engine, args, tmp_path, exported) as process:
+        effective = engine.parse_effective(process.log_path.read_text())
+    assert effective["enable-prefix-caching"] is False
+    assert {key: effective[f"speculative-config.{key}"] for key in _spec(args)} == _spec(args)
+    assert [drift.name for drift in engine.drift(args, effective)] == ["async-scheduling"]
 
 
 def test_a_draft_that_is_never_accepted(workload: Workload, tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ def test_questions_before_launching(make: Make) -> None:
     assert command.argv[-1] == "facts"
     assert command.env["CUDA_VISIBLE_DEVICES"] == "1"
     assert engine.parse_facts({}) == engine.parse_facts({"facts": ""})
+    assert engine.parse_facts({}).flags is None
     assert engine.preflight([]) is None
     asked = engine.preflight([engine.fixed_args()])
     assert asked is not None

@@ -48,3 +48,4 @@ def test_path_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert find_program(None).serve == (str(path), "serve")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert find_program(None).serve == ("vllm", "serve")
+    assert find_program(None).interpreter == "vllm"

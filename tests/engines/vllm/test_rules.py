@@ -112,6 +112,11 @@ def test_the_installed_version_decides_what_is_known() -> None:
     assert broken(NGRAM, KNOWN, max_num_seqs=3) == []
 
 
+def test_an_interpreter_without_vllm_is_named() -> None:
+    said = "Traceback …\nModuleNotFoundError: No module named 'vllm'\n"
+    assert broken(None, EngineFacts(outputs={"facts": said})) == ["installed"]
+
+
 def test_a_misspelled_name_comes_with_its_neighbour() -> None:
     args = ServerArgs({"speculative-config": {**NGRAM, "promt_lookup_max": 3}, "max-num-seq": 3})
     messages = [violation.message for violation in broken_rules(Case(args, KNOWN))]

@@ -62,7 +62,7 @@ def read_facts(output: str) -> EngineFacts:
     """Facts from the program's output; unknown facts when it says nothing readable."""
     found = _answer(output)
     if not isinstance(found, dict):
-        return EngineFacts()
+        return EngineFacts(outputs={FACTS: output})
     flags = found.get("flags")
     return EngineFacts(
         outputs={FACTS: output},

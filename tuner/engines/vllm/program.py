@@ -36,12 +36,15 @@ def find_program(executable: str | None) -> Program:
 
 
 def _interpreter_of(script: Path) -> str:
-    """The interpreter a console script names, else the one beside it, else `python3`."""
+    """The interpreter a console script names, else the one beside it, else `python3`.
+
+    A script that is not there answers for itself: running it says so in the system's words.
+    """
     try:
         with script.open("rb") as file:
             first = file.readline(4096).decode("utf-8", "replace").strip()
     except OSError:
-        first = ""
+        return str(script)
     named = first.removeprefix("#!").strip().split(" ")[0]
     if first.startswith("#!") and Path(named).name.startswith("python"):
         return named

@@ -7,12 +7,18 @@ import difflib
 from tuner.engines.base import Violation
 from tuner.engines.vllm.arguments import NEEDS_SPECULATION
 from tuner.engines.vllm.case import Case, Rule
+from tuner.engines.vllm.discovery import FACTS
 from tuner.engines.vllm.environment import ENVIRONMENT_RULES
 from tuner.engines.vllm.spec_rules import SPEC_RULES
 from tuner.engines.vllm.speculation import draft_tokens
 
 _ONE_HOST = frozenset({"nnodes", "node-rank", "master-addr", "headless", "data-parallel-address"})
 _NOT_PLAIN_HTTP = frozenset({"uds", "grpc", "ssl-keyfile", "ssl-certfile", "api-key", "root-path"})
+
+
+def _installed(case: Case) -> str:
+    missing = "No module named 'vllm'" in case.facts.outputs.get(FACTS, "")
+    return "engine.executable must be an interpreter that has vLLM" if missing else ""
 
 
 def _flags_known(case: Case) -> str:
@@ -75,6 +81,8 @@ def _per_request(case: Case) -> str:
 
 
 SERVER_RULES = (
+    Rule("installed", "The interpreter has vLLM.", "this tool", _installed,
+         "Name the python or vllm of the environment it is installed in."),
     Rule("flag-known", "Every flag is one that the installed vLLM accepts.",
          "vllm/engine/arg_utils.py", _flags_known, "Correct or remove the flag."),
     Rule("one-host", "The server runs on one host.", "this tool", _one_host,
