@@ -35,6 +35,8 @@ class Watchdog:
         self._lost: ProcessStat | None = None
         self._cpu_s = 0.0
         self._sampled = self._idle_since = self._running_since = clock()
+        self._log_stamp: tuple[int, int] | None = None
+        self._log_grew = self._sampled
         self.peak_rss_bytes = 0
         self._sample(self._sampled)
 
@@ -54,6 +56,13 @@ class Watchdog:
             return f"worker process {self._lost.id.pid} ({self._lost.name}) of the server is gone"
         return None
 
+    def log_quiet_s(self) -> float:
+        """Seconds since the server last logged anything, by what was sampled.
+
+        A server that computes nothing but goes on logging is compiling or failing, not hanging.
+        """
+        return self._sampled - self._log_grew
+
     def _sample(self, now: float) -> None:
         main = procfs.read_stat(self._process.pid)
         workers = [procfs.read_stat(stat.id.pid) for stat in self._workers]
@@ -67,4 +76,14 @@ class Watchdog:
         if main is None or main.state not in "Tt":
             self._running_since = now
         self.peak_rss_bytes = max(self.peak_rss_bytes, sum(stat.rss_bytes for stat in stats))
+        stamp = self._read_log_stamp()
+        if stamp != self._log_stamp:
+            self._log_stamp, self._log_grew = stamp, now
         self._cpu_s, self._sampled = cpu_s, now
+
+    def _read_log_stamp(self) -> tuple[int, int] | None:
+        try:
+            info = self._process.log_path.stat()
+        except OSError:
+            return None
+        return info.st_size, info.st_mtime_ns
