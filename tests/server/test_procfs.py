@@ -84,8 +84,9 @@ def test_a_signal_reaches_exactly_the_process(child: subprocess.Popen[bytes]) ->
     assert not procfs.send_signal(identity, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("pid", [0, 1, -1, os.getpid()])
-def test_some_processes_are_never_signalled(pid: int) -> None:
+@pytest.mark.parametrize("pid", [0, 1, -1, None], ids=["0", "init", "all", "ourselves"])
+def test_some_processes_are_never_signalled(pid: int | None) -> None:
+    pid = os.getpid() if pid is None else pid
     start = procfs.identify(pid) if pid > 0 else None
     identity = start or ProcessId(pid, 0)
     assert not procfs.send_signal(identity, signal.SIGTERM)
