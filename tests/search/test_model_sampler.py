@@ -1,0 +1,160 @@
+"""The sampler that knows speculation: legal, new, seeded; finds a peak; says why it ends."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from typing import Any
+
+from tuner.args import Params, ServerArgs
+from tuner.config.study import SearchConfig
+from tuner.search.model_sampler import ModelSuggester, gain_of, make_model_suggester
+from tuner.search.sampling import Ground, Situation, situation_of
+from tuner.space import Parameter, SearchSpace, survey
+from tuner.store.record import Seconds, TrialRecord
+
+SPACE = SearchSpace(
+    (
+        Parameter("steps", "int", (1, 2, 3, 4, 5, 6, 7), flag="steps"),
+        Parameter("topk", "categorical", (1, 2, 4, 8), flag="topk"),
+        Parameter("draft", "categorical", (4, 8, 16), flag="draft", when="topk > 1"),
+        Parameter("algo", "categorical", ("unset", "Ring", "Tree"), env="ALGO"),
+    ),
+    ("steps + topk < 12",),
+)
+
+
+def make_ground(launches: int = 20, space: SearchSpace = SPACE) -> Ground:
+    found = survey(space, lambda params: ServerArgs(dict(params)), lambda args: [])
+    return Ground(space, found, SearchConfig(seed=3), launches=launches)
+
+
+def gain(params: Params) -> float:
+    """Made up, with its only maximum at steps 5, topk 2, Ring."""
+    far = abs(int(params["steps"]) - 5) / 6
+    far += abs(math.log2(int(params.get("topk", 2))) - 1) / 3
+    return 0.35 - far + (0.1 if params.get("algo") == "Ring" else 0.0)
+
+
+def record(number: int, params: Params, **fields: Any) -> TrialRecord:
+    made: dict[str, Any] = {
+        "state": "complete",
+        "params": dict(params),
+        "digest": ServerArgs(dict(params)).digest,
+        "vs_baseline": math.exp(gain(params)),
+        "value": 100 * math.exp(gain(params)),
+        "seconds": Seconds(launch=10.0, measure=20.0, total=30.0),
+    }
+    return TrialRecord(number=number, **{**made, **fields})
+
+
+def play(ground: Ground, launches: int, seed: int = 0) -> tuple[list[TrialRecord], ModelSuggester]:
+    suggester = make_model_suggester(ground)
+    records: list[TrialRecord] = []
+    noise = random.Random(seed)
+    while len(records) < launches:
+        situation = situation_of(ground, records, set(), len(records))
+        proposal = suggester.propose(situation) if situation else None
+        if proposal is None:
+            break
+        assert situation is not None
+        assert proposal.index in situation.remaining
+        params = ground.survey.servers[proposal.index][0]
+        measured = math.exp(gain(params) + noise.gauss(0, 0.01))
+        records.append(record(len(records), params, vs_baseline=measured))
+    return records, suggester
+
+
+def test_the_deepest_chain_is_launched_first() -> None:
+    records, _ = play(make_ground(), 2)
+    assert (records[0].params["steps"], records[0].params["topk"]) == (7, 1)
+    assert records[1].params != records[0].params
+
+
+def test_it_finds_the_peak_in_a_few_launches() -> None:
+    for seed in range(3):
+        records, _ = play(make_ground(), 20, seed)
+        best = max(gain(r.params) for r in records)
+        assert best > 0.45 - 0.03, [r.params for r in records]
+        assert len({r.digest for r in records}) == len(records)
+
+
+def test_it_stops_and_says_why() -> None:
+    records, suggester = play(make_ground(100), 200)
+    assert len(records) < len(make_ground().survey.servers)
+    assert suggester.why.startswith("no remaining server can be expected to beat the best by")
+    assert "x baseline" in suggester.why
+
+
+def test_a_small_space_is_measured_whole() -> None:
+    space = SearchSpace((Parameter("steps", "int", (1, 2, 3), flag="steps"),))
+    records, _ = play(make_ground(20, space), 20)
+    assert sorted(r.params["steps"] for r in records) == [1, 2, 3]
+
+
+def test_a_crash_region_is_avoided() -> None:
+    ground = make_ground(60)
+    crashed = [
+        record(i, params, state="failed", failure="launch_crash", vs_baseline=None, value=None)
+        for i, (params, _) in enumerate(ground.survey.servers)
+        if params["topk"] == 8
+    ][:3]
+    fine = [record(10 + i, ground.survey.servers[i][0]) for i in (0, 5, 9, 20, 30)]
+    records = [*crashed, *fine]
+    suggester = make_model_suggester(ground)
+    for number in range(8):
+        situation = situation_of(ground, records, set(), number)
+        assert situation is not None
+        proposal = suggester.propose(situation)
+        assert proposal is not None
+        params = ground.survey.servers[proposal.index][0]
+        assert params["topk"] != 8
+        records.append(record(20 + number, params))
+
+
+def test_the_same_situation_gives_the_same_proposal() -> None:
+    ground = make_ground()
+    records = [record(i, ground.survey.servers[i][0]) for i in (0, 7, 20, 31, 44, 50)]
+    situation = situation_of(ground, records, set(), 6)
+    assert situation is not None
+    first = make_model_suggester(ground).propose(situation)
+    assert first == make_model_suggester(ground).propose(situation)
+    assert first is not None
+    assert first.predicted is not None
+    assert 0.3 < first.predicted < 3.0
+
+
+def test_five_thousand_servers_take_less_than_half_a_second() -> None:
+    space = SearchSpace(
+        (
+            Parameter("steps", "int", tuple(range(1, 21)), flag="steps"),
+            Parameter("topk", "int", tuple(range(1, 26)), flag="topk"),
+            Parameter("buffer", "int", tuple(range(1, 11)), env="B"),
+        )
+    )
+    ground = make_ground(60, space)
+    assert len(ground.survey.servers) == 5000
+    records = [record(i, ground.survey.servers[i * 97][0]) for i in range(40)]
+    situation = situation_of(ground, records, set(), 40)
+    assert situation is not None
+    suggester = make_model_suggester(ground)
+    begin = time.process_time()
+    suggester.propose(situation)
+    assert time.process_time() - begin < 2.0  # the promise is 0.5 s on an idle machine
+
+
+def test_running_servers_count_as_tried() -> None:
+    ground = make_ground()
+    suggester = make_model_suggester(ground)
+    running = [0, 1, 2]
+    remaining = [i for i in range(len(ground.survey.servers)) if i not in running]
+    proposal = suggester.propose(Situation((), remaining, running, 1))
+    assert proposal is not None
+    assert proposal.index in remaining
+
+
+def test_what_was_not_measured_has_no_gain() -> None:
+    params = {"steps": 1, "topk": 1, "algo": "Ring"}
+    assert gain_of(record(1, params, state="failed", vs_baseline=None)) is None
+    assert gain_of(record(1, params)) == gain(params)
