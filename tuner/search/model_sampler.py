@@ -31,7 +31,7 @@ CERTAIN = 0.05
 """The search ends when the best remaining server promises this share of the least gain."""
 
 LEAST_LAUNCHES = 8
-"""Nothing is certain before so many servers were launched."""
+"""Nothing is certain before so many servers were measured."""
 
 
 def make_model_suggester(ground: Ground) -> ModelSuggester:
@@ -76,7 +76,8 @@ class ModelSuggester:
             return self._spread(situation, [index for index, _ in seen])
         belief = self._belief(situation, seen)
         gains = expected_gains(belief, situation.remaining)
-        if len(seen) >= LEAST_LAUNCHES and self._is_done(belief, gains, situation):
+        measured = [index for index, record in seen if gain_of(record) is not None]
+        if len(measured) >= LEAST_LAUNCHES and self._is_done(belief, gains, situation):
             return None
         chosen = situation.remaining[int(np.argmax(gains / belief.seconds[situation.remaining]))]
         return Proposal(chosen, math.exp(float(belief.means[chosen])))
