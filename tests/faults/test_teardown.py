@@ -76,6 +76,13 @@ def test_leaked_shared_memory_is_removed_after_a_hard_kill(fake_server: Start) -
         assert leak.stat().st_size == 100_000_000
         server.stop(grace_s=0.1)
         assert not leak.exists()
+        crashed = fake_server({"shm_leak_bytes": 100_000_000})
+        leak = Path(f"/dev/shm/tuner-fake-{crashed.pid}")
+        os.kill(crashed.pid, signal.SIGKILL)
+        assert crashed.wait(10) == -signal.SIGKILL
+        assert leak.exists()
+        crashed.stop()
+        assert not leak.exists()
         assert stranger.read_bytes() == b"not yours"
     finally:
         stranger.unlink()

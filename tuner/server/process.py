@@ -173,7 +173,9 @@ class ServerProcess:
         report = teardown.stop(self.target, grace_s)
         self.wait(_EXIT_CODE_S)  # nothing of it lives any more: the code is a moment away
         self._link.release()
-        shared_memory.remove_leftovers(self._shared_before, held)
+        # What a living server held is known; one that died before could not be asked.
+        prefixes = shared_memory.KNOWN_PREFIXES if report.how == "exited" else ()
+        shared_memory.remove_leftovers(self._shared_before, held, prefixes)
         replace(self._record, stopped=True).write(record_path(self.log_path))
         return report
 

@@ -62,8 +62,8 @@ def hold_port_detached(listener: socket.socket) -> None:
 def leak_shared_memory(size: int) -> Path:
     """Create a segment of this size; whoever ends politely removes it."""
     path = Path(f"/dev/shm/tuner-fake-{os.getpid()}")
-    with path.open("wb") as file:
-        file.truncate(size)
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)  # open until the process ends
+    os.ftruncate(held, size)
     return path
 
 
