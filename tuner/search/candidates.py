@@ -63,13 +63,7 @@ def inspect_engine(engine: Engine, config: EngineBase) -> EngineFacts:
     """
     outputs = {}
     for name, command in engine.fact_commands().items():
-        try:
-            done = run_command(command, timeout_s=FACT_TIMEOUT_S)
-        except FileNotFoundError as error:
-            raise EngineError(
-                f"engine.executable: must be a program that runs, got {command.argv[0]}",
-                "Install the engine, or name its interpreter or binary in engine.executable.",
-            ) from error
+        done = run_command(command, timeout_s=FACT_TIMEOUT_S)
         outputs[name] = f"{done.stdout}\n{done.stderr}"
     facts = engine.parse_facts(outputs)
     return replace(
@@ -121,8 +115,8 @@ def _preflight(
         return {}, []
     try:
         done = run_command(command, timeout_s=PREFLIGHT_TIMEOUT_S)
-    except FileNotFoundError:
-        return {}, [f"the engine's own resolver was not asked: {command.argv[0]} does not exist"]
+    except EngineError as error:
+        return {}, [f"the engine's own resolver was not asked: {error.message}"]
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return {}, [f"the engine's own resolver was not asked: it failed with {last}"]
