@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,6 +208,58 @@ def workload() -> Callable[..., Workload]:
 @pytest.fixture
 def prompts() -> Callable[[int], tuple[Prompt, ...]]:
     return make_prompts
+
+
+@dataclass
+class TimedServer:
+    """The benchmarks' synthetic server in a process of its own."""
+
+    url: str
+
+    def truth(self) -> dict[str, float]:
+        with urllib.request.urlopen(self.url + "/truth", timeout=10) as page:
+            return json.load(page)
+
+
+@pytest.fixture
+def timed_server() -> Iterator[TimedServer]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "benchmarks.timed_server", "--port", str(port)]
+    command += ["--chunks", "30", "--tokens", "3", "--gap-ms", "20"]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    try:
+        server = TimedServer(f"http://127.0.0.1:{port}")
+        wait_until_it_answers(server, process)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_it_answers(server: TimedServer, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            server.truth()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the timed server does not answer")
+
+
+@pytest.fixture
+def connect_url() -> Iterator[Callable[..., LoadClient]]:
+    clients: list[LoadClient] = []
+
+    def make(url: str, **changes: Any) -> LoadClient:
+        workload = make_workload(**changes)
+        clients.append(LoadClient(url, openai_chat("m"), workload, alive=lambda: None))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.__exit__(None, None, None)
 
 
 @pytest.fixture

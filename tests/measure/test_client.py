@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tuner.measure.connection import Address
-from tuner.measure.records import LoadPoint
+from tuner.measure.metrics import summarize
+from tuner.measure.records import LoadPoint, Sampling
 from tuner.measure.wire import Delta, openai_chat
 
 C1, C2, C4 = (LoadPoint(concurrency=n) for n in (1, 2, 4))
@@ -287,6 +289,38 @@ def test_answers_that_end_with_the_connection(serve: Any, connect: Any, prompts:
     assert record.output_tokens == 1
 
 
+# ---- the client itself --------------------------------------------------------------------------
+def test_a_client_that_is_the_bottleneck_says_so(serve: Any, connect: Any, prompts: Any) -> None:
+    plain = openai_chat("m")
+
+    def laborious(event: Any) -> Delta:
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        return plain.parse(event)
+
+    client = connect(serve(answer_ok), wire=replace(plain, parse=laborious))
+    block = client.run_block(0, prompts(2), C1)
+    assert block.is_client_bound
+    assert block.client_cpu_s >= 0.3
+    assert block.notes[0].startswith("client bound: the client was busy")
+
+
+def test_figures_agree_with_a_server_that_knows_its_own_timings(
+    connect_url: Any, timed_server: Any, prompts: Any
+) -> None:
+    """Sixteen streams; the server wrote down when each chunk really left."""
+    client = connect_url(timed_server.url, sampling=Sampling(max_tokens=90))
+    load = LoadPoint(concurrency=16)
+    timed_server.truth()
+    metrics = summarize([client.run_block(0, prompts(48), load)]).at(load).metrics
+    truth = timed_server.truth()
+    assert truth["requests"] == 48
+    for name in ("output_tokens_per_s", "tpot_ms", "e2e_ms"):
+        assert metrics[name] == pytest.approx(truth[name], rel=0.05)
+    assert metrics["ttft_ms"] == pytest.approx(truth["ttft_ms"], abs=15)
+
+
 # ---- warm-up and pages --------------------------------------------------------------------------
 def test_warm_up_stops_when_two_rounds_agree(serve: Any, connect: Any, prompts: Any) -> None:
     def script(answer: Any) -> None:
@@ -297,6 +331,12 @@ def test_warm_up_stops_when_two_rounds_agree(serve: Any, connect: Any, prompts: 
     seconds = connect(server).warm_up(prompts(4), C1)
     assert seconds >= 0.2
     assert len(server.bodies) in (4, 6)
+
+
+def test_warm_up_of_a_large_load_is_one_round(serve: Any, connect: Any, prompts: Any) -> None:
+    server = serve(answer_ok)
+    connect(server).warm_up(prompts(4), LoadPoint(concurrency=20))
+    assert len(server.bodies) == 20
 
 
 def test_warm_up_of_a_given_size(serve: Any, connect: Any, prompts: Any) -> None:

@@ -27,10 +27,9 @@ OnProgress = Callable[[int, int, int], None]
 
 _PROGRESS_EVERY_S = 0.2
 _PAGE_TIMEOUT_S = 10.0
-_WARM_UP_ROUNDS = 3
 _WARM_UP_STEADY = 0.15
-_BOUND_CPU_SHARE = 0.9
-_BOUND_CPU_S = 0.1
+_BOUND_BUSY_SHARE = 0.9
+_BOUND_BUSY_S = 0.1
 _BOUND_LAG_SHARE = 0.05
 _BOUND_LAG_S = 0.02
 
@@ -106,14 +105,16 @@ class LoadClient:
         """Send requests of the measured shape until their speed is steady; returns seconds.
 
         With `workload.warm_up` set, exactly so many requests; otherwise rounds of as many as
-        the load's concurrency (at least 2) until two rounds agree within 15 %, at most three.
+        the load's concurrency (at least 2) until two rounds agree within 15 %: at most three
+        rounds of up to 4 requests, two of up to 16, one of more.
         Raises TrialFailure(STALLED or DIED).
         """
         start = time.perf_counter()
         wanted = self._workload.warm_up
         size = max(2, load.concurrency or 1) if wanted is None else wanted
         pace_before: float | None = None
-        for turn in range(_WARM_UP_ROUNDS if wanted is None else 1):
+        most = 3 if size <= 4 else 2 if size <= 16 else 1
+        for turn in range(most if wanted is None else 1):
             records = self._warm_up_round(_cycle(prompts, size, turn * size), load, turn)
             pace = _seconds_per_token(records)
             if pace and pace_before and abs(pace / pace_before - 1) <= _WARM_UP_STEADY:
@@ -227,7 +228,7 @@ def _block(
     index: int, load: LoadPoint, driver: Driver, cpu_s: float, notes: tuple[str, ...]
 ) -> Block:
     end_s = max((record.end_s for record in driver.records), default=driver.start_s)
-    bound = _client_bound(driver, cpu_s, end_s - driver.start_s)
+    bound = _client_bound(driver)
     return Block(
         index=index,
         load=load,
@@ -242,10 +243,11 @@ def _block(
     )
 
 
-def _client_bound(driver: Driver, cpu_s: float, wall_s: float) -> str:
+def _client_bound(driver: Driver) -> str:
     """Why the client was the bottleneck of a block; "" when it was not."""
-    if cpu_s > max(_BOUND_CPU_S, _BOUND_CPU_SHARE * wall_s):
-        return f"client bound: the client used {cpu_s / wall_s:.0%} of a core"
+    busy_s = driver.turns_s - driver.waited_s
+    if busy_s > max(_BOUND_BUSY_S, _BOUND_BUSY_SHARE * driver.turns_s):
+        return f"client bound: the client was busy {busy_s / driver.turns_s:.0%} of the time"
     times = [record.end_s - record.sent_s for record in driver.records if record.ok]
     lag = driver.lateness.mean_s
     if times and lag > max(_BOUND_LAG_S, _BOUND_LAG_SHARE * statistics.fmean(times)):

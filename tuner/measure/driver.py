@@ -78,7 +78,10 @@ class Server:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one list of jobs. `records` grow as requests end, also when the run is cut short."""
+    """Drives one list of jobs. `records` grow as requests end, also when the run is cut short.
+
+    Of `turns_s` seconds in the loop, `waited_s` were spent waiting for the server.
+    """
 
     server: Server
     on_done: OnDone
@@ -87,6 +90,8 @@ class Driver:
     lateness: Lateness = field(default_factory=Lateness)
     peak_in_flight: int = 0
     start_s: float = 0.0
+    turns_s: float = 0.0
+    waited_s: float = 0.0
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _flights: list[Flight] = field(default_factory=list)
     _idle: list[Connection] = field(default_factory=list)
@@ -105,6 +110,7 @@ class Driver:
                 self._send_due(pace)
                 self._receive(self._wait_s(pace))
                 self._watch()
+            self.turns_s = self.clock() - self.start_s
             self._look_closer()
 
     # ---- sending ---------------------------------------------------------------------------
@@ -157,6 +163,7 @@ class Driver:
         asked = self.clock()
         ready = self._selector.select(wait_s)
         now = self.clock()
+        self.waited_s += now - asked
         if not ready:
             self.lateness.add(now - asked - wait_s)
             return
