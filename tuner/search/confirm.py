@@ -26,6 +26,7 @@ from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.history import History
 from tuner.search.recommend import Finalist, Verdict, decide
 from tuner.search.recording import args_record, finite
+from tuner.search.stopping import is_never_accepted
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
 
 HOPELESS = 1.5
@@ -87,7 +88,8 @@ def select_finalists(bench: Bench, history: History, count: int) -> list[TrialRe
     noise = history.launch_noise().margin()
     for record in history.ranked():
         hopeless = math.log(record.vs_baseline or 1.0) + HOPELESS * noise < 0
-        if record.digest in digests or record.is_synthetic or hopeless:
+        futile = hopeless or is_never_accepted(record)
+        if record.digest in digests or record.is_synthetic or futile:
             continue
         chosen.append(record)
         digests.add(record.digest)
