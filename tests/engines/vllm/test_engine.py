@@ -93,6 +93,9 @@ def test_the_command_is_an_argument_vector(make: Make, space: SearchSpace) -> No
     assert json.loads(command.argv[9]) == args.flags["speculative-config"]
     assert command.env["VLLM_CPU_KVCACHE_SPACE"] == "1"
     assert command.env["VLLM_API_KEY"] is None
+    assert command.env["VLLM_SERVER_DEV_MODE"] is None
+    quiet = make(env={"VLLM_LOGGING_LEVEL": "WARNING"})
+    assert quiet.command(quiet.fixed_args(), 1).env["VLLM_LOGGING_LEVEL"] == "WARNING"
 
 
 def test_ready_means_a_model_by_name_and_real_tokens(make: Make) -> None:

@@ -95,6 +95,18 @@ def test_drift(effective: dict[str, Any], name: str, is_confounder: bool) -> Non
     assert found[0].message
 
 
+def test_a_full_batch_that_outgrows_a_limit_is_said() -> None:
+    args = ASKED.replace({"max-num-seqs": 128, "max-num-batched-tokens": 512})
+    found = drifts(args, {"max-cudagraph-capture-size": 256, "async-scheduling": True})
+    assert [(d.name, d.requested, d.effective) for d in found] == [
+        ("max-cudagraph-capture-size", "640", "256"), ("max-num-batched-tokens", "640", "512"),
+    ]  # fmt: skip
+    fits = ASKED.replace({"max-num-seqs": 64})
+    assert drifts(fits, {"max-cudagraph-capture-size": 512}) == []
+    line = "Initializing a V1 LLM engine (v0.12.0) with config: 'max_cudagraph_capture_size': 512}"
+    assert read_startup(line)["max-cudagraph-capture-size"] == 512
+
+
 def test_two_spellings_of_one_value_are_no_drift() -> None:
     args = ServerArgs({"dtype": "half", "max-model-len": "8k", "kv-cache-dtype": "auto"})
     same = {"dtype": "float16", "max-model-len": 8192, "kv-cache-dtype": "fp8"}

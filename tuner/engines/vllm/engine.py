@@ -40,7 +40,14 @@ from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
 from tuner.space import SearchSpace
 
 _LAUNCH_ENV: Mapping[str, str | None] = {
-    "VLLM_API_KEY": None,  # inherited, it would lock the probe and the load out
+    # Inherited, these would lock the probe out, measure a server in development mode, or hide
+    # the start-up log that is read back.
+    "VLLM_API_KEY": None,
+    "VLLM_SERVER_DEV_MODE": None,
+    "VLLM_LOGGING_LEVEL": "INFO",
+    "VLLM_LOGGING_CONFIG_PATH": None,
+    "VLLM_CONFIGURE_LOGGING": None,
+    "VLLM_LOGGING_COLOR": None,
     "VLLM_NO_USAGE_STATS": "1",
 }
 _ASK_ENV: Mapping[str, str | None] = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}

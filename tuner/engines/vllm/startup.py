@@ -15,7 +15,7 @@ from typing import Any
 from tuner.args import ServerArgs
 from tuner.engines.base import Drift
 from tuner.engines.vllm.arguments import SPECULATIVE, speculation
-from tuner.engines.vllm.speculation import KEEPS_ASYNC
+from tuner.engines.vllm.speculation import KEEPS_ASYNC, draft_tokens
 
 PREFIX = re.compile(
     r"^(?:\((?P<process>[\w:.\- ]+?) ?pid=\d+(?:, ip=[\d.]+)?\) )*"
@@ -39,6 +39,7 @@ _SIMPLE = {
     "enable_chunked_prefill": "enable-chunked-prefill",
 }  # fmt: skip
 _CUDAGRAPH = re.compile(r"'cudagraph_mode': <CUDAGraphMode\.(\w+)")
+_CAPTURED = re.compile(r"'max_(?:cudagraph_)?capture_size': (\d+)")
 _NOT_IDENTITY = frozenset({"host", "port", "model_tag", "config"})
 _NOTES = {
     "async-scheduling": (
@@ -53,7 +54,9 @@ _NOTES = {
 }  # fmt: skip
 _BUDGET = re.compile(r"max_num_scheduled_tokens is set to (\d+) based on")
 _GRAPHS = re.compile(r"Overriding cudagraph_mode from (\w+) to (\w+)")
-_ALL_REDUCE = re.compile(r"Using \[([^\]]*)\] all-reduce backends \(in dispatch order\)")
+_ALL_REDUCE = re.compile(
+    r"Using \[([^\]]*)\] all-reduce backends \(in dispatch order\) for group '(?:tp|<unnamed>)"
+)
 _NON_DEFAULT = re.compile(r"non-default args: (\{.*\})\s*$")
 
 
@@ -116,9 +119,11 @@ def _engine_config(text: str) -> Iterator[tuple[str, Any]]:
         match = re.search(rf"(?:^|, ){name}=('[^']*'|[^,\s)]+)", text)
         if match:
             yield flag, _literal(match[1])
-    mode = _CUDAGRAPH.search(text)
+    mode, captured = _CUDAGRAPH.search(text), _CAPTURED.search(text)
     if mode:
         yield "cudagraph-mode", mode[1]
+    if captured:
+        yield "max-cudagraph-capture-size", int(captured[1])
 
 
 def _given_args(text: str) -> Iterator[tuple[str, Any]]:
@@ -187,12 +192,31 @@ def _side_effects(args: ServerArgs, effective: Mapping[str, Any]) -> Iterator[Dr
         why = f"{spec['method']} works only without" if without else "vLLM turned off"
         text = f"{why} asynchronous scheduling, which the baseline may have"
         yield Drift("async-scheduling", "default", "off", True, text)
+    if "cudagraph-mode-override" in effective:
+        mode = str(effective["cudagraph-mode-override"])
+        text = f"the per-batch-size table makes vLLM use CUDA graphs of mode {mode}"
+        yield Drift("cudagraph-mode", "default", mode, True, text)
+    yield from _step_sizes(args, effective)
+
+
+def _step_sizes(args: ServerArgs, effective: Mapping[str, Any]) -> Iterator[Drift]:
+    """Limits that a step of k + 1 tokens per request meets before a step of one token does."""
     budget = args.flags.get("max-num-batched-tokens")
     scheduled = effective.get("max-num-scheduled-tokens")
     if isinstance(budget, int) and isinstance(scheduled, int) and scheduled < budget:
         text = f"drafting takes {budget - scheduled} of {budget} tokens of the step's budget"
         yield Drift("max-num-scheduled-tokens", str(budget), str(scheduled), True, text)
-    if "cudagraph-mode-override" in effective:
-        mode = str(effective["cudagraph-mode-override"])
-        text = f"the per-batch-size table makes vLLM use CUDA graphs of mode {mode}"
-        yield Drift("cudagraph-mode", "default", mode, True, text)
+    seqs, tokens = args.flags.get("max-num-seqs"), draft_tokens(speculation(args))
+    if not isinstance(seqs, int) or tokens is None:
+        return
+    step = seqs * (tokens + 1)
+    captured = effective.get("max-cudagraph-capture-size")
+    if isinstance(captured, int) and seqs <= captured < step:
+        text = (
+            f"{seqs} requests verify {step} tokens, more than the largest CUDA graph "
+            f"({captured}); without speculation they fit"
+        )
+        yield Drift("max-cudagraph-capture-size", str(step), str(captured), True, text)
+    if isinstance(budget, int) and seqs <= budget < step:
+        text = f"{seqs} requests verify {step} tokens, more than max-num-batched-tokens {budget}"
+        yield Drift("max-num-batched-tokens", str(step), str(budget), True, text)
