@@ -200,3 +200,27 @@ def test_schema_is_json_schema() -> None:
         assert json.loads(tuner("schema", kind).stdout) == document
         jsonschema.Draft202012Validator.check_schema(document)
     assert tuner("schema", "results").exit_code == 2
+
+
+def run_main(body: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """`tuner boom`, a command that runs this body, through the real entry point."""
+    script = (
+        "import sys\nfrom tuner.cli import app, study\n"
+        "def register(typer_app):\n    typer_app.command()(boom)\n"
+        f"def boom() -> None:\n    {body}\n"
+        "study.register = register\nsys.argv = ['tuner', 'boom']\napp.main()\n"
+    )
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, env={**os.environ, **env}, timeout=60)
+
+
+def test_a_defect_has_an_exit_code_of_its_own() -> None:
+    found = run_main("raise ZeroDivisionError('oh')")
+    assert found.returncode == 70
+    assert b"ZeroDivisionError: oh" in found.stderr
+    assert b"This is a defect of tuner" in found.stderr
+
+
+def test_a_terminal_without_utf8_still_gets_its_lines() -> None:
+    found = run_main("print('1,912 \\u00b1 14')", PYTHONIOENCODING="ascii")
+    assert (found.returncode, found.stdout) == (0, b"1,912 ? 14\n")

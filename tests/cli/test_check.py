@@ -20,6 +20,9 @@ from tuner.cli.check import (
 )
 from tuner.config.loader import load_study
 from tuner.config.workload import LoadConfig, OutputTokensConfig, PromptsConfig, WorkloadConfig
+from tuner.store.database import StudyMeta, open_store
+from tuner.store.place import place_of
+from tuner.store.record import Seconds, TrialRecord
 
 Golden = Callable[[str, str], None]
 
@@ -112,6 +115,19 @@ def test_an_engine_that_is_not_here_is_a_warning(study: Path) -> None:
     report = check_study(study)
     assert any("/nowhere/x" in text for text in report.warnings)
     assert report.problems == ()
+
+
+def test_launches_that_were_seen_replace_the_guess(study: Path) -> None:
+    place = place_of("demo", None)
+    with open_store(place.url, create=True) as store:
+        store.save_study_meta(StudyMeta("demo", "demo", 1, "2026-11-02T09:00:00Z", {}))
+        for number, seconds in ((0, 100.0), (1, 140.0)):
+            state = "baseline" if number == 0 else "complete"
+            record = TrialRecord(number=number, state=state, seconds=Seconds(total=seconds))
+            store.save_trial("demo", record)
+    report = check_study(study)
+    assert report.seconds == pytest.approx(13 * 120)
+    assert any(line.endswith("to confirm: about 26:00") for line in check_lines(report))
 
 
 def test_a_budget_of_time_bounds_the_guess(study: Path) -> None:

@@ -6,10 +6,15 @@ so that `tuner --help` answers at once.
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+from types import TracebackType
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from tuner import __version__
 from tuner.cli import deploy, draft, results, run, study
@@ -23,6 +28,10 @@ ORDER = (
 """The order of `tuner --help`: that of a study's life."""
 
 GROUPS = (study, run, results, deploy, draft)
+
+
+DEFECT = 70
+"""Exit code of an unexpected error (EX_SOFTWARE): 1 means that no server is feasible."""
 
 
 class Commands(TyperGroup):
@@ -76,6 +85,19 @@ def _root(
     """Find, prove and export the fastest speculative-decoding settings of an LLM server."""
 
 
+def _end_of_a_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """An error that no code expected: its traceback, and an exit code of its own."""
+    sys.__excepthook__(kind, error, trace)
+    narrate("This is a defect of tuner; everything measured so far is stored.")
+    os._exit(DEFECT)
+
+
 def main() -> None:
     """Entry point of the `tuner` command."""
-    build_app()(prog_name="tuner")
+    sys.excepthook = _end_of_a_defect
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 still gets its lines
+    get_command(build_app())(prog_name="tuner")  # Typer.__call__ would take the hook away

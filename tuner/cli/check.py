@@ -5,6 +5,7 @@ Launches no server; runs the engine's own `--help` and resolver where they are i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tuner import units
 from tuner.cli.table import params_text
 from tuner.config.loader import LoadedStudy, load_study
-from tuner.errors import ConfigError, EngineError, Problem, UsageError
+from tuner.errors import ConfigError, EngineError, Problem, StoreError, UsageError
+from tuner.store.database import open_store
+from tuner.store.place import place_of
 
 if TYPE_CHECKING:
     from tuner.config.workload import WorkloadConfig
@@ -39,6 +42,7 @@ class CheckReport:
     launches: int = 0
     confirm_launches: int = 0
     seconds: float = 0.0
+    has_run: bool = False
     first: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -91,6 +95,7 @@ def check_study(path: Path) -> CheckReport:
         launches=launches,
         confirm_launches=confirm,
         seconds=seconds if wall is None else min(seconds, wall),
+        has_run=bool(seen_seconds(loaded)),
         first=tuple(_first_servers(loaded, candidates)),
         warnings=tuple(warnings),
     )
@@ -105,11 +110,15 @@ def check_lines(report: CheckReport) -> list[str]:
         f"{counts['infeasible']:,} infeasible, {counts['duplicates']:,} duplicates",
         *(f"             {count:,} infeasible: {text}" for text, count in report.reasons.items()),
         f"  launches   at most {report.launches} to search, then {report.confirm_launches} "
-        f"to confirm: about {units.clock(report.seconds)} (a guess until the baseline has run)",
+        f"to confirm: about {units.clock(report.seconds)}{_basis(report)}",
     ]
     labels = ["first", *[""] * len(report.first)]
     lines += [f"  {label:<11}{text}" for label, text in zip(labels, report.first, strict=False)]
     return [*lines, *(f"warning: {text}" for text in report.warnings)]
+
+
+def _basis(report: CheckReport) -> str:
+    return "" if report.has_run else " (a guess until the baseline has run)"
 
 
 def planned_launches(loaded: LoadedStudy, servers: int) -> tuple[int, int]:
@@ -121,9 +130,21 @@ def planned_launches(loaded: LoadedStudy, servers: int) -> tuple[int, int]:
 
 
 def launch_seconds(loaded: LoadedStudy) -> float:
-    """A guess of one launch: start, then every load point at an assumed speed."""
+    """One launch as the stored trials of this study took it, else a guess: start, then every
+    load point at an assumed speed."""
     config = loaded.config
+    if seen := seen_seconds(loaded):
+        return sum(seen) / len(seen)
     return LAUNCH_S.get(config.engine.kind, 0.0) + measuring_seconds(config.workload)
+
+
+def seen_seconds(loaded: LoadedStudy) -> list[float]:
+    """How long the launches of this study took so far; [] before its first run."""
+    place = place_of(loaded.config.name, loaded.config.storage)
+    with contextlib.suppress(StoreError), open_store(place.url, create=False) as store:
+        trials = store.trials(store.newest(place.name).name)
+        return [t.seconds.total for t in trials if t.state in ("baseline", "complete")]
+    return []
 
 
 def measuring_seconds(workload: WorkloadConfig) -> float:

@@ -49,7 +49,7 @@ def build_bundle(
     )
     files |= _target_files(engine, subject, files, folder, frozenset(targets))
     marks = ("lossy",) if engine.is_lossy(subject.args) or subject.trial.is_lossy else ()
-    files[REPORT] = render_report(subject, marks, tuple(files))
+    files[REPORT] = render_report(subject, marks, tuple(files), default_port(engine.kind))
     files[manifest.NAME] = manifest.render_manifest(manifest.build_manifest(subject, marks, files))
     check_files(files, engine)
     return files

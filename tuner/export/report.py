@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tuner import __version__, units
@@ -19,8 +20,10 @@ _WARNINGS = {
 }
 
 
-def render_report(subject: Subject, marks: tuple[str, ...], files: tuple[str, ...]) -> str:
-    """The report as Markdown."""
+def render_report(
+    subject: Subject, marks: tuple[str, ...], files: tuple[str, ...], port: int
+) -> str:
+    """The report as Markdown; `files` are the bundle's, `port` is where it listens."""
     provenance = subject.provenance
     parts = [
         f"# {provenance.study}: {_title(subject)}",
@@ -28,12 +31,11 @@ def render_report(subject: Subject, marks: tuple[str, ...], files: tuple[str, ..
         _verdict(subject),
         "## The server",
         _settings(subject),
-        "## Measured",
-        _table(_measurements(subject)),
+        _measured(subject),
         "## How it was measured",
         _method(subject),
         "## Start it",
-        _start(files),
+        _start(files, port),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -59,7 +61,10 @@ def _verdict(subject: Subject) -> str:
 
 
 def _settings(subject: Subject) -> str:
-    flags = [(f"`--{name}`", f"`{value}`") for name, value in sorted(subject.args.flags.items())]
+    flags = [
+        (f"`--{name}`", f"`{json.dumps(value, ensure_ascii=False)}`")
+        for name, value in sorted(subject.args.flags.items())
+    ]
     env = [
         (f"`{name}`", "removed" if value is None else f"`{value}`")
         for name, value in sorted(subject.args.env.items())
@@ -67,7 +72,7 @@ def _settings(subject: Subject) -> str:
     return _table([("setting", "value"), *flags, *env])
 
 
-def _measurements(subject: Subject) -> list[tuple[str, str]]:
+def _measured(subject: Subject) -> str:
     trial = subject.trial
     rows = [("metric", "value")]
     rows += [
@@ -77,7 +82,9 @@ def _measurements(subject: Subject) -> list[tuple[str, str]]:
     ]
     if trial.acceptance_length is not None:
         rows.append(("acceptance length (bonus token counted)", f"{trial.acceptance_length:.2f}"))
-    return rows
+    if len(rows) == 1:
+        return ""
+    return f"## Measured in the search\n\n{_table(rows)}"
 
 
 def _method(subject: Subject) -> str:
@@ -99,8 +106,8 @@ def _method(subject: Subject) -> str:
     )
 
 
-def _start(files: tuple[str, ...]) -> str:
-    lines = ["    HOST=0.0.0.0 PORT=30000 ./launch.sh"]
+def _start(files: tuple[str, ...], port: int) -> str:
+    lines = [f"    ./launch.sh          # on 127.0.0.1:{port}; HOST and PORT in front change that"]
     more = {
         "compose.yaml": "    docker compose up",
         "kubernetes.yaml": "    kubectl apply -f kubernetes.yaml",
