@@ -151,11 +151,12 @@ def run(client: Client, url: str, requests: int) -> Run:
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode or not out.exists():
-            raise RuntimeError(f"{client.name}: {(done.stderr or done.stdout)[-400:]}")
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            raise RuntimeError(" ".join(last) or f"exit code {done.returncode}")
         found = json.loads(out.read_text().splitlines()[-1])
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     figures = {ours: found[theirs] for ours, theirs in zip(NAMES, client.figures, strict=True)}
-    return Run(cpu, figures, get(url + "/truth"))
+    return Run(cpu, figures, get(f"{url}/truth/{requests}"))
 
 
 def compare(client: Client, url: str, plan: argparse.Namespace) -> str:

@@ -2,8 +2,9 @@
 
 It answers every POST with `--chunks` chunks of `--tokens` tokens each, the first after
 `--first-ms`, then one every `--gap-ms`, and writes down when each one really left: it does not
-matter whether it keeps its schedule. `GET /truth` gives means of what was delivered since the
-last time it was asked, and the server's own processor time. One thread, one selector.
+matter whether it keeps its schedule. `GET /truth/N` gives means over the last N answers (all of
+them without N) since it was last asked, so that a client's trial requests do not count, and the
+server's own processor time. One thread, one selector.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class TimedServer:
 
     def _answer(self, stream: Stream, head: bytes, now: float) -> None:
         if head.startswith(b"GET /truth"):
-            self._plain(stream, self.truth())
+            last = head.split(b" ")[1].removeprefix(b"/truth").strip(b"/")
+            self._plain(stream, self.truth(int(last or 0)))
         elif head.startswith(b"GET"):
             models = {"object": "list", "data": [{"id": "timed", "object": "model"}]}
             self._plain(stream, models)
@@ -142,9 +144,9 @@ class TimedServer:
         self.finished.append((stream.received_s, stream.sent_s, now))
         stream.sock.send(last + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
-    def truth(self) -> dict[str, float]:
-        """Means of what was delivered since the last call."""
-        done, self.finished = self.finished, []
+    def truth(self, last: int = 0) -> dict[str, float]:
+        """Means over the last answers since the previous call; 0: over all of them."""
+        done, self.finished = sorted(self.finished)[-last:], []
         cpu, self.cpu = self.cpu, time.process_time()
         count = len(done)
         if not count:

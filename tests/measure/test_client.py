@@ -241,6 +241,23 @@ def test_the_maximum_is_never_taken_for_a_count(serve: Any, connect: Any, prompt
     assert run_one(serve, connect, prompts, script).output_tokens == 1
 
 
+def test_server_clocks_that_are_nan_do_no_harm(serve: Any, connect: Any, prompts: Any) -> None:
+    def script(answer: Any) -> None:
+        answer.head()
+        answer.text("one", finish="stop")
+        answer.chunk(
+            b'data: {"choices": [], "usage": {"completion_tokens": 3}, '
+            b'"timings": {"predicted_ms": NaN, "prompt_ms": 0}}\n\n'
+        )
+        answer.done()
+
+    wire = openai_chat("m", extra_keys=["timings"])
+    record = run_one(serve, connect, prompts, script, wire=wire)
+    assert record.ok
+    assert record.output_tokens == 3
+    assert record.extra["timings"]["prompt_ms"] == 0
+
+
 def test_cumulative_text(serve: Any, connect: Any, prompts: Any) -> None:
     wire = replace(
         openai_chat("m"),

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from tuner.measure.http1 import AnswerReader
 from tuner.measure.records import Prompt, RequestRecord
 from tuner.measure.wire import Delta, Wire, error_text
@@ -146,8 +148,7 @@ class Exchange:
             self.done_s = now
             return
         try:
-            event = json.loads(payload)
-            delta = self._wire.parse(event)
+            delta = self._wire.parse(_decode(payload))
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             shown = payload[:120].decode("utf-8", "replace")
             self._error = self._error or f"an event could not be read ({error}): {shown}"
@@ -177,6 +178,14 @@ class Exchange:
         if text and text != "".join(self._text):
             self._chunk_s.append(now)
             self._text = [text]
+
+
+def _decode(payload: bytes) -> Any:
+    """The JSON of an event; NaN and Infinity are no JSON, but servers send them."""
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return json.loads(payload)
 
 
 def _plain_error(body: str) -> str:

@@ -38,7 +38,7 @@ def _with_cached_tokens(delta: Delta) -> Delta:
     if delta.cached_tokens is not None or not isinstance(details, Mapping):
         return delta
     counts = [v for v in details.values() if isinstance(v, int) and not isinstance(v, bool)]
-    return replace(delta, cached_tokens=sum(counts))
+    return delta._replace(cached_tokens=sum(counts))
 
 
 def generation_check(model: str) -> GenerationCheck:
