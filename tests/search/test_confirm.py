@@ -11,7 +11,7 @@ import pytest
 
 from tuner.args import ServerArgs
 from tuner.config.study import ConfirmConfig, FidelityConfig
-from tuner.errors import FailureKind, Interrupted, TrialFailure
+from tuner.errors import FailureKind, HostError, Interrupted, TrialFailure
 from tuner.measure.records import Block
 from tuner.search.confirm import Campaign, confirm, order_of, planned_rounds, select_finalists
 from tuner.search.history import History
@@ -138,6 +138,13 @@ def test_a_launch_that_fails_is_recorded_and_not_fatal(campaign) -> None:
     made = campaign(plays, [1], 3)
     assert confirm(made, GREEDY).verdict == "use"
     assert [launch.failure for launch in made.keeper.kept].count("died") == 1
+
+
+def test_a_server_that_cannot_be_stopped_ends_the_confirmation(campaign) -> None:
+    plays = script(2, {0: 1.0, 1: 0.5})
+    plays["confirm-0-1"] = TrialFailure(FailureKind.NOT_STOPPED, "pid 7 is left", hint="reboot")
+    with pytest.raises(HostError, match="pid 7 is left"):
+        confirm(campaign(plays, [1], 2), GREEDY)
 
 
 def test_finalists_are_real_distinct_and_not_hopeless(bench, objective, trial) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tuner.args import ServerArgs
 from tuner.errors import FailureKind, HostError, Interrupted, TrialFailure
 from tuner.measure.records import Acceptance
-from tuner.search import trial_runner
+from tuner.search import launching
 from tuner.search.history import History
 from tuner.search.pruning import never_prune
 from tuner.search.recording import TrialPlan
@@ -22,7 +22,7 @@ BASE = {"seconds": [1.0, 2.0]}
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_runner, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(launching, "RETRY_PAUSE_S", 0.0)
 
 
 def plan(number: int, tmp_path: Path, steps: int | None = None, **more: Any) -> TrialPlan:

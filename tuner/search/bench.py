@@ -75,6 +75,15 @@ class ServerRun:
         finally:
             self.spent[part] = self.spent.get(part, 0.0) + time.monotonic() - begin
 
+    def start_again(self, note: str) -> None:
+        """Forget what a failed attempt measured; its time and the note stay."""
+        self.effective.clear()
+        self.drifts.clear()
+        self.blocks.clear()
+        self.acceptance.clear()
+        self.cycle.clear()
+        self.warnings = [note]
+
     def seconds(self) -> Seconds:
         """Where the time went; on a virtual clock the parts add up to the total."""
         total = sum(self.spent.values()) if self.is_simulated else time.monotonic() - self.started

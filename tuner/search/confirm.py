@@ -24,6 +24,7 @@ from tuner.measure.noise import rounds_needed
 from tuner.measure.records import Block, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.history import History
+from tuner.search.launching import run_launch
 from tuner.search.recommend import Finalist, Verdict, decide
 from tuner.search.recording import args_record, finite
 from tuner.search.stopping import is_never_accepted
@@ -150,13 +151,13 @@ def run_round(campaign: Campaign, round_: int, rounds: int) -> None:
         launch = campaign.launch_of(round_, trial)
         if launch is None:
             order = 1 + max((each.order for each in campaign.keeper.launches()), default=-1)
-            launch, blocks = run_launch(campaign, round_, order, trial)
+            launch, blocks = confirm_server(campaign, round_, order, trial)
             campaign.keeper.keep_launch(launch, blocks)
             campaign.launches.append(launch)
         campaign.bench.observer(ConfirmationProgressed(round_, rounds, trial, launch.value))
 
 
-def run_launch(
+def confirm_server(
     campaign: Campaign, round_: int, order: int, trial: int
 ) -> tuple[ConfirmationLaunch, list[Block]]:
     """One launch on the held-out prompts; a failure is recorded, not raised."""
@@ -177,9 +178,8 @@ def run_launch(
         "digest": args.digest,
     }
     try:
-        bench.runner.run(bench, plan, run, never)
-        measurement = summarize(run.blocks, acceptance=run.acceptance, limits=None)
-        check_measurement(measurement)
+        run_launch(bench, plan, run, never)
+        launch = confirmed_launch(bench, run, common)
     except TrialFailure as failure:
         failed = ConfirmationLaunch(
             **common,
@@ -189,17 +189,27 @@ def run_launch(
             seconds=run.seconds(),
         )
         return failed, run.blocks
+    return launch, run.blocks
+
+
+def confirmed_launch(
+    bench: Bench, run: ServerRun, common: Mapping[str, Any]
+) -> ConfirmationLaunch:
+    """The record of a launch that was measured to the end; raises TrialFailure if it may not be
+    believed."""
+    limits = bench.workload.limits
+    measurement = summarize(run.blocks, acceptance=run.acceptance, limits=limits)
+    check_measurement(measurement)
     summary = measurement.at(bench.objective.load)
-    launch = ConfirmationLaunch(
+    values = bench.objective.block_values(measurement)
+    return ConfirmationLaunch(
         **common,
         value=bench.objective.value(measurement),
-        per_block=[v if math.isfinite(v) else 0.0 for v in
-                   bench.objective.block_values(measurement)],
+        per_block=[value if math.isfinite(value) else 0.0 for value in values],
         metrics=finite(summary.metrics),
         acceptance_length=summary.acceptance.length if summary.acceptance else None,
         seconds=run.seconds(),
-    )  # fmt: skip
-    return launch, run.blocks
+    )
 
 
 # ---- fidelity ------------------------------------------------------------------------------

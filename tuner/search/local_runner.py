@@ -1,4 +1,4 @@
-"""Owns one launch on this machine: launch, wait ready, read back, warm up, measure, stop.
+"""Owns one launch on this machine: launch, wait ready, read back, measure, stop, verify.
 
 Knows nothing of trials, studies or Optuna: it turns a `LaunchPlan` into a filled `ServerRun`.
 """
@@ -6,19 +6,24 @@ Knows nothing of trials, studies or Optuna: it turns a `LaunchPlan` into a fille
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.args import digest_of
 from tuner.errors import FailureKind, TrialFailure
-from tuner.events import RequestsProgressed, StageChanged
+from tuner.events import StageChanged
+from tuner.host.conditions import watch_conditions
+from tuner.host.gpus import GpuSource, await_memory_released, open_nvml
 from tuner.measure.client import LoadClient
-from tuner.measure.records import Block, LoadPoint
-from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
+from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly
+from tuner.search.measuring import measure_loads
+from tuner.server.environments import environment_drift
+from tuner.server.headroom import require_headroom
 from tuner.server.ports import free_port
 from tuner.server.process import ServerProcess
 from tuner.server.readiness import exit_failure, wait_ready
+from tuner.server.watchdog import Watchdog
 
 HARD_CAP = 4.0
 """A launch may take this many times the launch timeout while its log still progresses."""
@@ -35,21 +40,29 @@ class LocalRunner:
     is_simulated: bool = False
 
     def run(self, bench: Bench, plan: LaunchPlan, run: ServerRun, stop_early: StopEarly) -> None:
-        """Measure the planned server into `run`; the server is stopped on every way out."""
-        with self._running_server(bench, plan, run) as server:
+        """Measure the planned server into `run`; the server is stopped on every way out.
+
+        Raises:
+            HostError: the machine lacks what any server needs.
+            TrialFailure: of the kind that says whose fault it was.
+        """
+        require_headroom(plan.folder)
+        with memory_given_back(), self._running_server(bench, plan, run) as server:
             _await_ready(bench, plan, server, run)
-            with _decoded_death(bench, server), _client(bench, plan, server) as client:
-                _read_effective(bench, plan, server, client, run)
-                for load in plan.loads:
-                    _warm_up(bench, plan, client, load, run)
-                    if _measure_load(bench, plan, client, load, run, stop_early):
-                        break
+            with (
+                _decoded_death(bench, server),
+                _client(bench, plan, server) as client,
+                watch_conditions(lambda: {stat.id.pid for stat in server.members()}) as watch,
+            ):
+                _read_back(bench, plan, server, client, run)
+                measure_loads(bench, plan, client, run, stop_early)
+            run.warnings += watch.warnings()
 
     @contextlib.contextmanager
     def _running_server(
         self, bench: Bench, plan: LaunchPlan, run: ServerRun
     ) -> Iterator[ServerProcess]:
-        _announce(bench, plan, "launching")
+        bench.observer(StageChanged(plan.number, "launching"))
         port = free_port()
         command = bench.engine.command(plan.args, port)
         run.log_path = plan.folder / "server.log"
@@ -60,13 +73,31 @@ class LocalRunner:
         try:
             yield server
         finally:
-            _announce(bench, plan, "stopping")
+            bench.observer(StageChanged(plan.number, "stopping"))
             with run.timing("stop"):
                 server.stop(self.stop_grace_s)
 
 
-def _announce(bench: Bench, plan: LaunchPlan, stage: str) -> None:
-    bench.observer(StageChanged(plan.number, stage))  # type: ignore[arg-type]
+@contextlib.contextmanager
+def memory_given_back(source: GpuSource | None = None) -> Iterator[None]:
+    """A launch is over only when every GPU holds what it held before.
+
+    Raises:
+        TrialFailure: NOT_STOPPED, with what is still held.
+    """
+    gpus = source or open_nvml()
+    before = _memory_used(gpus) if gpus else {}
+    yield
+    if gpus and (held := await_memory_released(before, gpus)):
+        raise TrialFailure(
+            FailureKind.NOT_STOPPED,
+            "; ".join(held),
+            hint="End the processes that hold it (`tuner doctor` lists them), then run again.",
+        )
+
+
+def _memory_used(source: GpuSource) -> Mapping[int, int]:
+    return {reading.index: reading.memory_used for reading in source.read()}
 
 
 def _await_ready(bench: Bench, plan: LaunchPlan, server: ServerProcess, run: ServerRun) -> None:
@@ -99,87 +130,30 @@ def _decoded_death(bench: Bench, server: ServerProcess) -> Iterator[None]:
 
 
 def _client(bench: Bench, plan: LaunchPlan, server: ServerProcess) -> LoadClient:
-    def gone() -> str | None:
-        return None if server.poll() is None else server.exit_reason()
-
-    return LoadClient(server.base_url, bench.engine.wire(plan.args), bench.workload, alive=gone)
+    wire, watchdog = bench.engine.wire(plan.args), Watchdog(server)
+    return LoadClient(server.base_url, wire, bench.workload, alive=watchdog.alive)
 
 
-def _read_effective(
+def _read_back(
     bench: Bench, plan: LaunchPlan, server: ServerProcess, client: LoadClient, run: ServerRun
 ) -> None:
+    """What really runs: effective values, drift from what was asked, the workers' environment."""
     with run.timing("launch"):
         path = bench.engine.effective_path()
         text = client.get_text(path) if path else log_head(server.log_path)
         run.effective = bench.engine.parse_effective(text or "")
         run.drifts = bench.engine.drift(plan.args, run.effective)
-    run.warnings += [drift.message or f"{drift.name}: asked {drift.requested}, "
-                     f"runs {drift.effective}" for drift in run.drifts]  # fmt: skip
+        changed = environment_drift(plan.args.env, server.environments())
+    for drift in run.drifts:
+        asked = f"{drift.name}: asked {drift.requested}, runs {drift.effective}"
+        run.warnings.append(drift.message or asked)
+    run.warnings += [str(each) for each in changed]
 
 
 def log_head(path: Path) -> str:
     """The start of a server log."""
     with path.open("rb") as handle:
         return handle.read(LOG_HEAD_BYTES).decode(errors="replace")
-
-
-def _warm_up(
-    bench: Bench, plan: LaunchPlan, client: LoadClient, load: LoadPoint, run: ServerRun
-) -> None:
-    _announce(bench, plan, "warming_up")
-    with run.timing("warm_up"):
-        client.warm_up(plan.blocks[0], load)
-
-
-def _measure_load(
-    bench: Bench,
-    plan: LaunchPlan,
-    client: LoadClient,
-    load: LoadPoint,
-    run: ServerRun,
-    stop_early: StopEarly,
-) -> bool:
-    """Measure every block at one load point; True when the trial was stopped early."""
-    _announce(bench, plan, "measuring")
-    with run.timing("measure"):
-        before = client.snapshot(bench.engine.snapshot_paths())
-        stopped = False
-        for index in range(len(plan.blocks)):
-            _flush(bench, client)
-            run.blocks.append(_measure_block(bench, plan, client, load, index))
-            if load == bench.objective.load and stop_early(run, load):
-                stopped = True
-                break
-        after = client.snapshot(bench.engine.snapshot_paths())
-    records = [record for block in blocks_at(run, load) for record in block.records]
-    if bench.engine.is_speculative(plan.args):  # a baseline without counts did not fail to draft
-        acceptance = bench.engine.acceptance(before, after, records)
-        if acceptance is not None:
-            run.acceptance[load] = acceptance
-    run.cycle = run.cycle or bench.engine.cycle(before, after)
-    return stopped
-
-
-def _flush(bench: Bench, client: LoadClient) -> None:
-    path = bench.engine.flush_path()
-    if bench.workload.cache == "flush" and path is not None:
-        status = client.post(path)
-        if status != 200:
-            raise TrialFailure(
-                FailureKind.REQUEST_ERRORS,
-                f"flushing the prompt cache must answer 200, got {status} from {path}",
-            )
-
-
-def _measure_block(
-    bench: Bench, plan: LaunchPlan, client: LoadClient, load: LoadPoint, index: int
-) -> Block:
-    def progressed(done: int, total: int, errors: int) -> None:
-        bench.observer(
-            RequestsProgressed(plan.number, index, len(plan.blocks), done, total, errors)
-        )
-
-    return client.run_block(index, plan.blocks[index], load, on_progress=progressed)
 
 
 def effective_digest(run: ServerRun) -> str:

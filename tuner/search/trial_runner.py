@@ -5,17 +5,17 @@ Everything that can go wrong in it becomes a `TrialFailure` at one boundary, her
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from tuner.args import ServerArgs
-from tuner.errors import FailureKind, HostError, Interrupted, TrialFailure, TunerError
-from tuner.events import BlockMeasured, StageChanged, TrialStarted
+from tuner.errors import FailureKind, Interrupted, TrialFailure, TunerError
+from tuner.events import BlockMeasured, TrialStarted
 from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
 from tuner.measure.records import Block, LoadPoint, Measurement
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
 from tuner.search.history import History
+from tuner.search.launching import run_launch
 from tuner.search.local_runner import effective_digest
 from tuner.search.pruning import Judge
 from tuner.search.recording import (
@@ -26,8 +26,6 @@ from tuner.search.recording import (
     reused_record,
 )
 from tuner.store.record import TrialRecord
-
-RETRY_PAUSE_S = 1.0
 
 
 class SameServer(Exception):
@@ -59,7 +57,8 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
     try:
         reject_broken_rules(plan)
         reject_known(history, plan)
-        launch_and_measure(bench, attempt, history, judge)
+        stop_early = early_stop(bench, attempt, history, judge)
+        run_launch(bench, launch_plan(bench, plan), attempt.run, stop_early)
         measurement = summarize_run(bench, attempt.run)
         check_drafting(bench, plan.args, measurement)
         attempt.run.warnings += check_measurement(measurement, history.baseline)
@@ -87,27 +86,6 @@ def reject_known(history: History, plan: TrialPlan) -> None:
     twin = None if plan.is_baseline else history.twin_of(plan.args)
     if twin is not None:
         raise SameServer(twin)
-
-
-def launch_and_measure(bench: Bench, attempt: Attempt, history: History, judge: Judge) -> None:
-    """Measure the server, again where the failure's kind says that the host was at fault."""
-    failures = 0
-    while True:
-        try:
-            return bench.runner.run(
-                bench, launch_plan(bench, attempt.plan), attempt.run,
-                early_stop(bench, attempt, history, judge),
-            )  # fmt: skip
-        except TrialFailure as failure:
-            failures += 1
-            if failures > failure.kind.retries:
-                if failure.kind is FailureKind.NOT_STOPPED:
-                    raise HostError(failure.reason, failure.hint) from failure
-                raise
-            retrying = f"again after {failure.kind.label}: {failure.reason}"
-            bench.observer(StageChanged(attempt.plan.number, "preparing", retrying))
-            attempt.run = ServerRun(warnings=[retrying])
-            time.sleep(RETRY_PAUSE_S)
 
 
 def launch_plan(bench: Bench, plan: TrialPlan) -> LaunchPlan:
