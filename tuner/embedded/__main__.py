@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from tuner.embedded.flags import CommandLine, FlagError, help_text, parse_comman
 from tuner.embedded.reading import Member
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LOG_LAG_S = 0.3
+"""The engine's log is written by a thread of its own; what it has not written is lost at exit."""
 
 
 def main() -> int:
@@ -67,6 +70,7 @@ def serve(engine: ModuleType, line: CommandLine) -> int:
     try:
         server = engine.Server(params)
     except RuntimeError as error:
+        time.sleep(LOG_LAG_S)
         return _fail(f"error: {error}")
     _say(f"main: server is listening on {server.listening_address}")
     _say(f"main: stopped by {wait_for_stop_signal().name}")
