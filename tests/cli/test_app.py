@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from tuner import __version__
 from tuner.cli.app import ORDER, build_app
+from tuner.cli.options import study_names
 from tuner.cli.output import error_lines, finite
 from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
 from tuner.store.database import StudyMeta, open_store
@@ -224,3 +225,12 @@ def test_a_defect_has_an_exit_code_of_its_own() -> None:
 def test_a_terminal_without_utf8_still_gets_its_lines() -> None:
     found = run_main("print('1,912 \\u00b1 14')", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stdout) == (0, b"1,912 ? 14\n")
+
+
+def test_study_names_are_completed(stored: str, tmp_path: Path) -> None:
+    (tmp_path / "kilo.yaml").write_text("")
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "quickstart.yaml").write_text("")
+    assert study_names("") == ["kilo.yaml", "kimi", "studies/quickstart.yaml"]
+    assert study_names("ki") == ["kilo.yaml", "kimi"]
+    assert study_names("kim") == ["kimi"]

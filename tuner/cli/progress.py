@@ -200,7 +200,8 @@ def warning_lines(event: TrialFinished, width: int | None) -> list[str]:
     """The first warnings of a trial; the others are counted."""
     lines = [f"      warning: {text}" for text in event.warnings[:MOST_WARNINGS]]
     more = len(event.warnings) - len(lines)
-    return [*(cut(line, width) for line in lines), *([f"      {more} more warnings"] * (more > 0))]
+    rest = [f"      {more} more warning{'' if more == 1 else 's'}"] if more > 0 else []
+    return [*(cut(line, width) for line in lines), *rest]
 
 
 def notice_lines(event: Notice) -> list[str]:

@@ -22,7 +22,19 @@ def register(app: typer.Typer) -> None:
     app.command()(confirm)
 
 
-def run(study: STUDY, new: NEW = False, verbose: VERBOSE = False, as_json: JSON = False) -> None:
+def run(
+    study: STUDY,
+    new: NEW = False,
+    on_trial: Annotated[
+        str,
+        typer.Option(
+            metavar="CMD",
+            help="Run a command after every trial, its event as JSON on standard input.",
+        ),
+    ] = "",
+    verbose: VERBOSE = False,
+    as_json: JSON = False,
+) -> None:
     """Run a study: baseline, search, confirmation. Run again, it resumes.
 
     Example: tuner run studies/quickstart.yaml
@@ -31,7 +43,7 @@ def run(study: STUDY, new: NEW = False, verbose: VERBOSE = False, as_json: JSON 
     from tuner.cli.running import ending_lines, run_shown
     from tuner.cli.show import study_document
 
-    done = run_shown(study, new=new, verbose=verbose)
+    done = run_shown(study, new=new, verbose=verbose, on_trial=on_trial)
     if as_json:
         say_json(study_document(done))
     else:

@@ -6,22 +6,27 @@ import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 
+from tuner.cli.hook import TrialHook
 from tuner.cli.sentences import recommendation_lines
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import Interrupted, StoreError
-from tuner.events import Notice
+from tuner.events import Notice, Observer
 from tuner.search.loop import run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
 
-def run_shown(study: str, *, new: bool, verbose: bool) -> StoredStudy:
+def run_shown(study: str, *, new: bool, verbose: bool, on_trial: str = "") -> StoredStudy:
     """Run a study under a view; the stored study as it is afterwards."""
+
+    def observer(view: RunView) -> Observer:
+        return TrialHook(on_trial, view) if on_trial else view
+
     return _shown(
         study,
-        lambda loaded, view: run_study(loaded, observer=view, new=new),
+        lambda loaded, view: run_study(loaded, observer=observer(view), new=new),
         recalls=not new,
         verbose=verbose,
     )

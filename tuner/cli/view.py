@@ -135,6 +135,8 @@ class TerminalView:
         self._print(self._progress.recall(records, self._console.width))
 
     def _print(self, lines: list[str]) -> None:
+        if lines:
+            self._live.refresh()  # rich draws the last region again below what is printed
         for line in lines:
             self._console.print(_text(line))
 
