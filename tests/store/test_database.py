@@ -277,6 +277,18 @@ def test_a_full_disk_is_explained_and_loses_nothing(
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_database_deleted_under_a_writer_is_noticed(store: Store, tmp_path: Path) -> None:
+    store.require_file()
+    assert store.integrity() == "ok"
+    for path in tmp_path.glob("study.db*"):
+        path.unlink()
+    with pytest.raises(StoreError, match="must stay while a study runs"):
+        store.require_file()
+    (tmp_path / "study.db").touch()
+    with pytest.raises(StoreError, match="deleted or replaced"):
+        store.require_file()
+
+
 def test_a_damaged_database_is_explained(url: str, tmp_path: Path, store: Store) -> None:
     store.close()
     path = tmp_path / "study.db"

@@ -19,6 +19,7 @@ from tuner.host.fingerprint import Fingerprint
 from tuner.measure.records import LoadPoint
 from tuner.space import Parameter, SearchSpace, describe_changes
 from tuner.store.plain import json_safe
+from tuner.store.redaction import hide_value
 
 FORMAT_VERSION = 1
 
@@ -144,7 +145,10 @@ def _compare(
 
 
 def _prefixed(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
-    return {f"{prefix}.{name}": _text(value) for name, value in sorted(values.items())}
+    return {
+        f"{prefix}.{name}": _text(hide_value(name, value))
+        for name, value in sorted(values.items())
+    }
 
 
 def _text(value: Any) -> str:

@@ -61,6 +61,7 @@ class OpenStudy:
         name: the stored name (`NAME`, or `NAME-2` after `--new`).
         resumed: False when it was just created.
         notes: what was repaired or noticed, for people.
+        identity: what the raw files' identity.json holds.
         comparable: measured trials of the generation before, where only the space differs.
     """
 
@@ -72,6 +73,7 @@ class OpenStudy:
     resumed: bool
     notes: tuple[str, ...] = ()
     comparable: tuple[TrialRecord, ...] = ()
+    identity: Mapping[str, Any] = field(default_factory=dict)
     owner: Owner = field(default_factory=lambda: current_owner(os.getpid()))
     _kept: dict[int, TrialRecord] = field(default_factory=dict)
     _digests: tuple[SpaceSurvey, list[str]] | None = None
@@ -185,6 +187,9 @@ class OpenStudy:
             StoreError: one of the three kept failing; the raw files are there if they could be.
         """
         self.results.write_trial(record, blocks)
+        if self.results.read_identity() is None:  # the folder was deleted under a running study
+            self.results.write_identity(self.identity)
+        self.store.require_file()
         self.store.save_trial(self.name, record, blocks)
         self.records()
         self._kept[record.number] = record

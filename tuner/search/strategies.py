@@ -24,8 +24,11 @@ from tuner.search.telling import is_config_fault
 from tuner.space import Parameter
 from tuner.store.record import TrialRecord
 
-MAX_ASKS = 8
+MAX_ASKS = 4
 """How often a surrogate is asked before the nearest launchable server is taken."""
+
+MAX_TOLD = 120
+"""How many trials a surrogate learns from at most."""
 
 
 class Grid:
@@ -173,12 +176,7 @@ class Surrogate:
         study = optuna.create_study(direction="maximize", sampler=self._sampler(situation.seed))
         values = [v for r in situation.records if (v := observation(r)) is not None]
         worst = min(values, default=0.0)
-        told = [
-            record
-            for record in situation.records
-            if record.params and (observation(record) is not None or is_config_fault(record))
-        ]
-        trials = [self._trial(record, worst) for record in told if record.state != "infeasible"]
+        trials = [self._trial(record, worst) for record in told(situation.records)]
         running = [self._running(index) for index in situation.running]
         study.add_trials([*trials, *running])
         return study
@@ -219,6 +217,15 @@ def _axis(parameter: Parameter) -> BaseDistribution:
     if is_ordered(parameter):
         return IntDistribution(0, last)
     return CategoricalDistribution(tuple(range(last + 1)))
+
+
+def told(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """What a surrogate learns from: the best and the newest, so that asking stays fast."""
+    known = [r for r in records if r.params and r.state != "infeasible"]
+    known = [r for r in known if observation(r) is not None or is_config_fault(r)]
+    older, newer = known[: -MAX_TOLD // 2], known[-MAX_TOLD // 2 :]
+    best = sorted(older, key=lambda r: -(observation(r) or -math.inf))[: MAX_TOLD // 2]
+    return [*sorted(best, key=lambda r: r.number), *newer]
 
 
 def observation(record: TrialRecord) -> float | None:

@@ -22,6 +22,7 @@ from tuner.search.opened import Asked, OpenStudy
 from tuner.store.database import Store, StudyMeta
 from tuner.store.faults import persist
 from tuner.store.record import TrialRecord
+from tuner.store.redaction import hide_in_text
 from tuner.store.results import ResultsFolder
 
 __all__ = ["Asked", "OpenStudy", "StudySetup", "open_study"]
@@ -67,7 +68,7 @@ def _open(setup: StudySetup, store: Store, results: ResultsFolder, new: bool) ->
     resumed = previous is not None and not new
     opened = OpenStudy(
         _optuna_study(setup, store, meta), store, folder, meta.name, setup, resumed,
-        comparable=comparable,
+        comparable=comparable, identity=meta.document,
     )  # fmt: skip
     repaired = recovery.repair(opened.study, store, folder, meta.name, setup.space)
     opened.notes = (*store.notes, *notes, *repaired)
@@ -90,7 +91,7 @@ def _new_meta(
     document = {
         **identity.to_json(),
         "uid": orphan["uid"] if orphan else uuid.uuid4().hex,
-        "config": setup.loaded.text,
+        "config": hide_in_text(setup.loaded.text),
         "config_digest": setup.loaded.digest,
         "study_file": str(setup.loaded.path),
         "direction": setup.direction,
@@ -194,7 +195,7 @@ def _queue_start(opened: OpenStudy) -> None:
     study = opened.study
     if study.user_attrs.get("start_queued"):
         return
-    if not study.get_trials(deepcopy=False):
+    if not any(record.state == "baseline" for record in opened.records()):
         opened.queue_baseline()
     for point in opened.setup.space.start:
         opened.queue(point, note="start point")

@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ from tuner.store.tables import (
     StudyRow,
     TrialRow,
 )
-from tuner.store.urls import parse_url
+from tuner.store.urls import StorageUrl, parse_url
 
 T = TypeVar("T")
 
@@ -52,13 +53,13 @@ class StudyMeta:
 class Store:
     """One open database. Every write is one transaction, tried again while a fault may pass."""
 
-    def __init__(
-        self, storage: RDBStorage, where: str, *, writable: bool, is_shared: bool
-    ) -> None:
+    def __init__(self, storage: RDBStorage, place: StorageUrl, *, writable: bool) -> None:
         self.optuna_storage = storage
-        self.where = where
+        self.where = place.shown
+        self.path = place.path
         self.writable = writable
-        self.is_shared = is_shared
+        self.is_shared = not place.is_sqlite
+        self._inode = _inode(place.path) if place.path else None
         self.notes: tuple[str, ...] = ()
         self._ask_lock = RLock()
 
@@ -77,6 +78,25 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def require_file(self) -> None:
+        """Refuse to go on when an SQLite file was deleted or replaced under the open connection.
+
+        Raises:
+            StoreError: what is written now would be lost with the last connection.
+        """
+        if self.path is not None and _inode(self.path) != self._inode:
+            raise StoreError(
+                f"{self.path}: must stay while a study runs, got it deleted or replaced.",
+                "Run again: trials whose folders are still there are read back.",
+            )
+
+    def integrity(self) -> str:
+        """`ok`, or the first problem the database finds in its own pages."""
+        if self.is_shared:
+            return "ok"  # PostgreSQL checks its pages as it reads them
+        check = text("PRAGMA integrity_check(1)")
+        return str(self.read(lambda session: session.scalar(check)))
 
     # ---- studies -----------------------------------------------------------------------------
     def study_meta(self, name: str) -> StudyMeta | None:
@@ -268,7 +288,7 @@ def open_store(url: str, *, create: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
     """
     place = parse_url(url)
     storage = connect(place, writable=create, timeout_s=timeout_s)
-    store = Store(storage, place.shown, writable=create, is_shared=not place.is_sqlite)
+    store = Store(storage, place, writable=create)
     try:
         _prepare(store)
     except StoreError:
@@ -285,6 +305,13 @@ def _prepare(store: Store) -> None:
     with database_errors(store.where):
         version = stored_version(store.engine)
     check_readable(version or 0, store.where)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _meta(row: StudyRow | None) -> StudyMeta | None:

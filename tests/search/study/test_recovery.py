@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from tuner.errors import StoreError
 from tuner.search.recovery import is_dead
 from tuner.search.sampling import make_suggester
 from tuner.store.owner import Owner, current_owner, process_start
@@ -175,6 +176,21 @@ def test_damaged_blocks_do_not_cost_the_trial(workshop: Any) -> None:
         assert opened.records()[-1] == record
         assert "without its blocks" in opened.notes[0]
         assert opened.study.get_trials()[-1].value == record.value
+
+
+def test_a_results_folder_deleted_while_running_costs_what_was_in_it(workshop: Any) -> None:
+    with workshop.opened() as opened:
+        workshop.run(opened, limit=3)
+        asked = ask(workshop, opened)
+        shutil.rmtree(workshop.folder / "demo")
+        with pytest.raises(StoreError, match="must stay while a study runs"):
+            opened.finish(workshop.record(asked))
+    with workshop.opened() as opened:
+        assert [r.number for r in opened.records()] == [3]
+        trials = opened.study.get_trials()
+        assert [t.state.name for t in trials[:4]] == ["FAIL", "FAIL", "FAIL", "COMPLETE"]
+        following = workshop.run(opened, limit=2)
+        assert [(a.number, a.is_baseline) for a in following] == [(4, True), (5, False)]
 
 
 def test_confirmation_launches_are_read_back_too(workshop: Any) -> None:

@@ -26,7 +26,16 @@ from tuner.search.sampling import (
     settled_digests,
     situation_of,
 )
-from tuner.search.strategies import Coordinates, Exhaustive, Grid, Random, Surrogate, observation
+from tuner.search.strategies import (
+    MAX_TOLD,
+    Coordinates,
+    Exhaustive,
+    Grid,
+    Random,
+    Surrogate,
+    observation,
+    told,
+)
 from tuner.space import Parameter, SearchSpace, survey
 from tuner.store.record import TrialRecord
 
@@ -160,6 +169,17 @@ def test_servers_that_failed_or_run_elsewhere_push_the_surrogate_away() -> None:
     assert proposal is not None
     assert servers[proposal.index][0]["topk"] != 8
     assert servers[proposal.index][0]["steps"] != 5
+
+
+def test_a_surrogate_learns_from_the_best_and_the_newest_alone() -> None:
+    params = GROUND.survey.servers[0][0]
+    records = [record(n, params, vs_baseline=1 + (n % 100) / 100) for n in range(500)]
+    kept = told(records)
+    assert len(kept) == MAX_TOLD
+    assert [r.number for r in kept[-60:]] == list(range(440, 500))
+    assert min(r.vs_baseline or 0 for r in kept[:60]) > 1.8
+    assert [r.number for r in kept] == sorted(r.number for r in kept)
+    assert told(records[:90]) == records[:90]
 
 
 # ---- what remains -----------------------------------------------------------------------------
