@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tuner.cli.app import build_app
+from tuner.cli.dimensions import scalar
 from tuner.cli.init import Wish, write_starter
-from tuner.cli.starter import ENGINES, scalar
+from tuner.cli.starter import ENGINES
 from tuner.config.loader import load_study
 from tuner.errors import UsageError
 from tuner.measure.prompts import build_workload

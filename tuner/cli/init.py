@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuner.cli.dimensions import scalar
 from tuner.cli.migration import starter_from
-from tuner.cli.starter import ENGINES, Starter, default_starter, render_study, scalar
+from tuner.cli.starter import ENGINES, Starter, default_starter, render_study
 from tuner.errors import StoreError, UsageError
 
 STUDY = "study.yaml"

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from tuner.cli.command_line import DRAFT_FLAGS, EXAMPLE, MODEL_FLAGS, read_command
-from tuner.cli.starter import Dimension, Starter, search_parameters
+from tuner.cli.dimensions import Dimension, search_parameters
+from tuner.cli.starter import Starter
 from tuner.errors import UsageError
 
 
