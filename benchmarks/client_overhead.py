@@ -197,7 +197,7 @@ def parse() -> argparse.Namespace:
         variable = "TUNER_BENCH_" + name.upper().replace("-", "_")
         parser.add_argument(f"--{name}", default=os.environ.get(variable))
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=4, help="requests per slot in the long run")
+    parser.add_argument("--turns", type=int, default=16, help="requests per slot in the long run")
     parser.add_argument("--chunks", type=int, default=128, help="per answer, of 3 tokens each")
     parser.add_argument("--first-ms", type=float, default=100.0)
     parser.add_argument("--gap-ms", type=float, default=12.8)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tuner.measure.records import Block, LoadPoint, RequestRecord
-from tuner.measure.series import block_warnings, window_rates
+from tuner.measure.series import _stalls, block_warnings, window_rates
 
 C1 = LoadPoint(concurrency=1)
 
@@ -71,8 +72,21 @@ def test_two_modes_without_a_trend() -> None:
 
 
 def test_a_stall_is_reported_with_its_length() -> None:
-    warnings = block_warnings([block([100] * 6, index=4, pause=2.0)])
-    assert warnings == ["block 4: nothing arrived for 2.01 s (46% of the block)"]
+    calm = block([100] * 6)
+    stuck = request(calm.end_s, 100)
+    late = tuple(at + 2.0 * (n >= 20) for n, at in enumerate(stuck.chunk_s))
+    stuck = replace(stuck, chunk_s=late, last_s=late[-1], end_s=late[-1])
+    stalled = replace(calm, index=4, end_s=late[-1], records=(*calm.records, stuck))
+    assert _stalls(stalled) == ["nothing arrived for 2.01 s (42% of the block)"]
+
+
+def test_waiting_for_a_first_token_is_no_stall() -> None:
+    assert _stalls(block([100] * 6, pause=3.0)) == []
+
+
+def test_short_pauses_are_no_stall() -> None:
+    assert _stalls(block([400] * 3, pause=0.0)) == []
+    assert _stalls(block([100], pause=0.0)) == []
 
 
 def test_notes_of_blocks_are_kept() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tuner.measure.records import Block, RequestRecord
 
+_STALL_S = 0.5
 _STALL_FACTOR = 10.0
 _STALL_SHARE = 0.1
 _TREND = 0.15
@@ -50,16 +51,27 @@ def _speed(record: RequestRecord) -> float:
 
 
 def _stalls(block: Block) -> list[str]:
-    """Pauses in which no stream moved although requests were open."""
+    """A pause in which no stream moved although an answer was under way.
+
+    Waiting for a first token is no stall: a long prompt takes its time.
+    """
     times = sorted(at for record in block.records for at in record.chunk_s)
-    gaps = [after - before for before, after in pairwise(times)]
-    if len(gaps) < 20:
+    if len(times) < 20:
         return []
-    usual = max(statistics.median(gaps), block.wall_s / len(gaps))
-    worst = max(gaps)
-    if worst > _STALL_FACTOR * usual and worst > _STALL_SHARE * block.wall_s:
-        return [f"nothing arrived for {worst:.2f} s ({worst / block.wall_s:.0%} of the block)"]
+    usual = block.wall_s / len(times)
+    for before, after in sorted(pairwise(times), key=lambda gap: gap[0] - gap[1]):
+        pause = after - before
+        if pause < max(_STALL_S, _STALL_FACTOR * usual, _STALL_SHARE * block.wall_s):
+            return []
+        if any(_is_under_way(record, before, after) for record in block.records):
+            share = f"{pause / block.wall_s:.0%} of the block"
+            return [f"nothing arrived for {pause:.2f} s ({share})"]
     return []
+
+
+def _is_under_way(record: RequestRecord, before: float, after: float) -> bool:
+    """True when an answer had begun before a pause and went on after it."""
+    return bool(record.chunk_s) and record.chunk_s[0] <= before and record.chunk_s[-1] >= after
 
 
 def _trend(speeds: Sequence[float]) -> list[str]:
