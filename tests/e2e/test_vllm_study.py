@@ -58,7 +58,7 @@ STUDY: dict[str, Any] = {
         "output_tokens": {"exactly": 24}, "load": [{"concurrency": 2}], "warm_up": 2,
     },
     "objective": {"maximize": "output_tokens_per_s", "constraints": ["error_rate == 0"]},
-    "search": {"sampler": "tpe", "pruner": "none", "baseline_every": 0},
+    "search": {"sampler": "model", "pruner": "none", "baseline_every": 0},
     "budget": {"launches": 7},
     "confirm": {"finalists": 1, "rounds": 2},
 }  # fmt: skip
