@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tuner.cli.compare import compare_trials, comparison_document, comparison_lines
+from tuner.cli.compare import Comparison, compare_trials, comparison_document, comparison_lines
 from tuner.errors import UsageError
 from tuner.store.record import ConfirmationLaunch, TrialRecord
 from tuner.store.stored import StoredStudy
@@ -34,14 +34,35 @@ def launch(
     )
 
 
-def test_blocks_of_one_launch_each(study: StoredStudy, golden: Golden) -> None:
+def test_blocks_of_one_launch_each(study: StoredStudy) -> None:
     found = compare_trials(study, 5, 0)
     assert found.verdict == "better"
     assert found.basis == "blocks"
     assert found.pairs == 3
     assert found.ratio == pytest.approx(2661 / 1912, rel=0.005)
     assert found.low < found.ratio < found.high
-    golden("compare-blocks", "\n".join(comparison_lines(study, found)) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "low", "high", "basis", "pairs"),
+    [
+        ("blocks", 1.392, 1.364, 1.421, "blocks", 3),
+        ("rounds", 1.001, 0.983, 1.019, "launches", 4),
+        ("worse", 0.901, 0.883, 0.919, "launches", 4),
+    ],
+)
+def test_the_sentences(
+    study: StoredStudy,
+    golden: Golden,
+    name: str,
+    ratio: float,
+    low: float,
+    high: float,
+    basis: str,
+    pairs: int,
+) -> None:
+    found = Comparison(study.trial(5), study.trial(0), ratio, low, high, basis, pairs)
+    golden(f"compare-{name}", "\n".join(comparison_lines(study, found)) + "\n")
 
 
 def test_the_order_decides_the_direction(study: StoredStudy) -> None:
@@ -58,7 +79,7 @@ def test_smaller_is_better_when_the_objective_is_minimised(
     assert found.verdict == "better"
 
 
-def test_confirmation_rounds_count_more_than_blocks(study: StoredStudy, golden: Golden) -> None:
+def test_confirmation_rounds_count_more_than_blocks(study: StoredStudy) -> None:
     for round_, factor in enumerate((1.00, 1.02, 0.99, 1.01), start=1):
         study.confirmations.append(launch(round_, 0, [100.0 * factor, 110.0 * factor]))
         study.confirmations.append(launch(round_, 5, [101.0, 109.0]))
@@ -67,7 +88,6 @@ def test_confirmation_rounds_count_more_than_blocks(study: StoredStudy, golden: 
     assert found.basis == "launches"
     assert found.pairs == 4
     assert found.verdict == "no difference found"
-    golden("compare-rounds", "\n".join(comparison_lines(study, found)) + "\n")
 
 
 def test_rounds_of_different_campaigns_are_not_paired(study: StoredStudy) -> None:
