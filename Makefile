@@ -57,17 +57,17 @@ $(VENV)/.created:
 
 $(VENV)/.core: pyproject.toml | $(VENV)/.created
 	@echo "==> installing the tuner and the bundled llama.cpp server into $(VENV)"
-	@$(PIP) install --quiet -e '.[embedded]'
+	@$(PIP) install -qq -e '.[embedded]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
 	@echo "==> installing the tuner, the bundled server and the developers' tools into $(VENV)"
-	@$(PIP) install --quiet -e '.[embedded,dev,report]'
+	@$(PIP) install -qq -e '.[embedded,dev,report]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.created
 	@echo "==> installing what builds the documentation into $(VENV)"
-	@$(PIP) install --quiet -e '.[embedded,docs]'
+	@$(PIP) install -qq -e '.[embedded,docs]'
 	@touch $@
 
 $(MODEL): | $(VENV)/.core
