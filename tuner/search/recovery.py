@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from optuna.distributions import BaseDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -79,9 +80,44 @@ def _restore_optuna(study: Study, records: list[TrialRecord], space: SearchSpace
             added = _finished_trial(record, space)
             persist(partial(study.add_trial, added), f"trial {record.number}")
             yield f"trial {record.number} was added to Optuna's study again"
-        elif trials[record.number].state is TrialState.RUNNING:
+        elif not trials[record.number].state.is_finished():
+            _catch_up(study, trials[record.number], record, space)
             tell_record(study, record.number, record)
             yield f"trial {record.number} was finished but Optuna had not been told"
+
+
+def _catch_up(study: Study, trial: FrozenTrial, record: TrialRecord, space: SearchSpace) -> None:
+    """Bring a trial that waits or runs to where it was when its record was written."""
+    storage, where = study._storage, f"trial {record.number}"
+    if trial.state is TrialState.WAITING:
+        persist(
+            partial(storage.set_trial_state_values, trial._trial_id, TrialState.RUNNING), where
+        )
+    for name, (value, known) in _known_params(record, space).items():
+        if name not in trial.params:
+            internal = known.to_internal_repr(value)
+            persist(
+                partial(storage.set_trial_param, trial._trial_id, name, internal, known), where
+            )
+
+
+def _known_params(
+    record: TrialRecord, space: SearchSpace
+) -> dict[str, tuple[Any, BaseDistribution]]:
+    """The parameters of a record that the space has, with their distributions."""
+    found = {}
+    for name, known in distributions(space).items():
+        value = record.params.get(name)
+        if name in record.params and _holds(known, value):
+            found[name] = (value, known)
+    return found
+
+
+def _holds(known: BaseDistribution, value: Any) -> bool:
+    try:
+        return bool(known._contains(known.to_internal_repr(value)))
+    except (ValueError, TypeError):
+        return False
 
 
 def _lost_trial() -> FrozenTrial:
@@ -92,17 +128,12 @@ def _lost_trial() -> FrozenTrial:
 
 def _finished_trial(record: TrialRecord, space: SearchSpace) -> FrozenTrial:
     telling = telling_of(record)
-    known = distributions(space)
-    params = {
-        name: value
-        for name, value in record.params.items()
-        if name in known and known[name]._contains(known[name].to_internal_repr(value))
-    }
+    known = _known_params(record, space)
     return create_trial(
         state=telling.state,
         value=telling.value,
-        params=params,
-        distributions={name: known[name] for name in params},
+        params={name: value for name, (value, _) in known.items()},
+        distributions={name: distribution for name, (_, distribution) in known.items()},
         user_attrs=attributes(record),
         constraints=telling.constraints,
     )

@@ -38,8 +38,8 @@ def write_atomic(path: Path, data: bytes) -> None:
         StoreError: the disk is full, read-only, or refuses.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    make_folder(path.parent)
     with file_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with partial.open("wb") as file:
                 file.write(data)
@@ -50,6 +50,16 @@ def write_atomic(path: Path, data: bytes) -> None:
             partial.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and what it lies in, each made durable; raises StoreError."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with file_errors(folder):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from tuner.errors import StoreError
 from tuner.measure.records import Block
 from tuner.store.blocks import blocks_from_lines, blocks_to_lines
-from tuner.store.files import file_errors, read_gzip, write_gzip, write_text
+from tuner.store.files import file_errors, make_folder, read_gzip, write_gzip, write_text
 from tuner.store.lock import run_lock
 from tuner.store.plain import dump_json
 from tuner.store.record import ConfirmationLaunch, TrialRecord, record_text
@@ -73,8 +73,7 @@ class ResultsFolder:
     def _folder(self, kind: str, number: int, create: bool) -> Path:
         folder = self.base / kind / f"{number:04d}"
         if create:
-            with file_errors(folder):
-                folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         return folder
 
     def server_log(self, number: int) -> Path:

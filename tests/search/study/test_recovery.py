@@ -63,6 +63,24 @@ def test_transactions_lost_with_the_power_come_back_from_the_files(workshop: Any
         assert (retried.number, retried.retry_of) == (5, 2)
 
 
+def test_a_start_point_measured_before_the_power_went_is_not_measured_again(
+    workshop: Any,
+) -> None:
+    setup = workshop.setup(start="[{steps: 3, topk: 4, draft: 8, nccl: Ring}]")
+    with workshop.opened(setup) as opened:
+        older = snapshot(workshop)  # baseline and start point wait
+        workshop.run(opened, limit=2)
+        records = opened.records()
+    put_back(workshop, older)
+    with workshop.opened(setup) as opened:
+        assert opened.records() == records
+        trials = opened.study.get_trials()
+        assert [t.state.name for t in trials] == ["COMPLETE", "COMPLETE"]
+        assert trials[1].params == {"steps": 3, "topk": 4, "draft": 8, "nccl": "Ring"}
+        assert trials[1].value == records[1].value
+        assert ask(workshop, opened).number == 2
+
+
 def test_trials_that_optuna_never_heard_of_are_numbered_as_before(workshop: Any) -> None:
     with workshop.opened() as opened:
         workshop.run(opened, limit=2)
