@@ -157,6 +157,13 @@ def test_synthetic_results_are_marked(measured, tmp_path) -> None:
     assert run(made, history, a_plan).is_synthetic
 
 
+def test_what_nothing_real_was_launched_for_is_marked(measured, tmp_path) -> None:
+    made, history = measured(trial_1={"seconds": [0.5]})
+    made.runner.is_simulated = True
+    assert run(made, history, plan(1, tmp_path, 3)).is_simulated
+    assert not history.records[0].is_simulated
+
+
 def test_a_fault_of_ours_ends_one_trial_not_the_study(measured, tmp_path) -> None:
     made, history = measured(trial_1=ZeroDivisionError("division by zero"))
     record = run(made, history, plan(1, tmp_path, 3))

@@ -53,7 +53,10 @@ class LaunchPlan:
 
 @dataclass(slots=True)
 class ServerRun:
-    """What one launch left behind, filled as it goes so that a failure keeps what there was."""
+    """What one launch left behind, filled as it goes so that a failure keeps what there was.
+
+    `is_virtual`: the parts were timed on a virtual clock, their sum is the total.
+    """
 
     effective: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
@@ -62,7 +65,7 @@ class ServerRun:
     cycle: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=dict)
-    is_simulated: bool = False
+    is_virtual: bool = False
     log_path: Path | None = None
     started: float = field(default_factory=time.monotonic)
 
@@ -86,7 +89,7 @@ class ServerRun:
 
     def seconds(self) -> Seconds:
         """Where the time went; on a virtual clock the parts add up to the total."""
-        total = sum(self.spent.values()) if self.is_simulated else time.monotonic() - self.started
+        total = sum(self.spent.values()) if self.is_virtual else time.monotonic() - self.started
         parts = {name: round(value, 3) for name, value in self.spent.items()}
         return Seconds(total=round(total, 3), **parts)
 

@@ -96,7 +96,7 @@ def _common(bench: Bench, attempt: Attempt) -> dict[str, Any]:
         "cycle": finite(run.cycle),
         "is_synthetic": engine.is_synthetic(plan.args),
         "is_lossy": engine.is_lossy(plan.args),
-        "is_simulated": run.is_simulated,
+        "is_simulated": bench.runner.is_simulated,
         "started_utc": attempt.started.isoformat(),
         "finished_utc": datetime.now(UTC).isoformat(),
         "fingerprint": bench.fingerprint,

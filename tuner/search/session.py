@@ -107,8 +107,8 @@ def subject_of(loaded: LoadedStudy, version: str) -> Subject:
 
 
 def make_runner(loaded: LoadedStudy) -> ServerRunner:
-    """Who runs the launches of a study."""
-    return LocalRunner()
+    """Who runs the launches of a study; the fake server's figures are never real."""
+    return LocalRunner(is_simulated=loaded.config.engine.kind == "fake")
 
 
 def clear_strays(place: StudyPlace, observer: Observer) -> None:
