@@ -1,0 +1,75 @@
+"""Owns the process that measures the servers of one seat: `python -m tuner.search.seat_worker FD`.
+
+It restricts itself to the seat's CPUs and devices, which its servers inherit, then does one job
+after the other. It ends, with its server, when the controller closes the connection or dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tuner.errors import Interrupted
+from tuner.search.local_runner import LocalRunner
+from tuner.search.placement import Seat
+from tuner.search.remote import Job, serve
+from tuner.server.interrupts import raise_on_signals
+
+_CLOSED = object()
+
+
+class ConnectionChannel:
+    """One end of a connection, read by a thread of its own so that its closing is noticed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="seat", daemon=True).start()
+
+    def send(self, message: Any) -> None:
+        """Hand a message over; to a controller that has gone, nothing is said."""
+        with contextlib.suppress(OSError):
+            self._connection.send(message)
+
+    def receive(self) -> Any:
+        """The next message; raises EOFError when the controller has gone."""
+        message = self._inbox.get()
+        if message is _CLOSED:
+            raise EOFError
+        return message
+
+    def _read(self) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                self._inbox.put(self._connection.recv())
+        self._inbox.put(_CLOSED)
+        os.kill(os.getpid(), signal.SIGTERM)  # the main thread may be measuring
+
+
+def take_seat(seat: Seat) -> None:
+    """Restrict this process, and what it starts, to the seat."""
+    if seat.cpus:
+        os.sched_setaffinity(0, seat.cpus)
+    os.environ.update(seat.environment())
+
+
+def main(descriptor: int) -> int:
+    """Serve one seat until the controller has gone."""
+    with raise_on_signals() as interrupts, contextlib.suppress(Interrupted, EOFError):
+        channel = ConnectionChannel(Connection(descriptor))
+        take_seat(channel.receive())
+        while not interrupts.received:
+            job = channel.receive()
+            assert isinstance(job, Job)
+            serve(channel, job, LocalRunner())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
