@@ -131,6 +131,9 @@ class LocalExecution(Frozen):
     kind: Literal["local"] = "local"
     parallel: int = Field(default=1, ge=1, description="Servers side by side.")
     gpus: list[int] | None = Field(default=None, description="GPUs that may be used; null: all.")
+    gpus_per_server: int | None = Field(
+        default=None, ge=1, description="GPUs of one server; null: its parallel sizes, or a share."
+    )
 
     def issues(self) -> Iterator[Issue]:
         """GPU numbers as the driver counts them."""
@@ -147,6 +150,11 @@ class RayExecution(Frozen):
     address: str = Field(default="auto", description="Of the cluster's head.")
     gpus_per_server: int = Field(default=1, ge=0, description="GPUs one trial reserves.")
     parallel: int = Field(default=1, ge=1, description="Servers side by side.")
+
+    def issues(self) -> Iterator[Issue]:
+        """Not in this version: refused rather than run on this machine instead."""
+        hint = "For several machines: storage on PostgreSQL, and tuner worker on each of them."
+        yield Issue("must be local in this version, got 'ray'", hint, ("kind",))
 
 
 ExecutionConfig = Annotated[LocalExecution | RayExecution, Field(discriminator="kind")]

@@ -47,9 +47,8 @@ class Crew:
             Interrupted: the user stopped it.
             TunerError: what the first thread failed with.
         """
-        threads = [
-            threading.Thread(target=self._thread, name=f"seat-{i}") for i in range(self.runner.seats)
-        ]
+        count = self.runner.seats
+        threads = [threading.Thread(target=self._thread, name=f"seat-{i}") for i in range(count)]
         left: list[_Left] = []
         try:
             for thread in threads:
@@ -66,12 +65,15 @@ class Crew:
 
     def _thread(self) -> None:
         try:
-            left = _Left(stop=self.work(self._said.put, self._is_over.is_set))
+            left = _Left(stop=self.work(self._say, self._is_over.is_set))
         except BaseException as error:  # noqa: BLE001 - raised again on the main thread
             self._abandon()
             left = _Left(error=error)
         self._is_over.set()
         self._said.put(left)
+
+    def _say(self, event: Event) -> None:
+        self._said.put(event)
 
     def _abandon(self) -> None:
         self._is_over.set()

@@ -105,6 +105,7 @@ def identity_of(setup: StudySetup) -> Identity:
             **_prefixed("engine", config.engine.model_dump(exclude=_NOT_IDENTITY)),
             **_objective_fields(setup, config.objective),
             **_workload_fields(setup, config),
+            **_execution_fields(config),
         },
         space=setup.space,
         fingerprint=dict(setup.fingerprint.fields),
@@ -173,6 +174,12 @@ def _workload_fields(setup: StudySetup, config: StudyConfig) -> dict[str, str]:
         "workload.settings": digest_of(settings),
         "workload.prompts": setup.workload_digest,
     }
+
+
+def _execution_fields(config: StudyConfig) -> dict[str, str]:
+    """How crowded a measured server is; nothing for one server at a time."""
+    crowd = config.execution.parallel
+    return {"execution.parallel": str(crowd)} if crowd > 1 else {}
 
 
 def _label(load: LoadConfig) -> str:

@@ -6,7 +6,7 @@ Knows nothing of trials, studies or Optuna: it turns a `LaunchPlan` into a fille
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,17 @@ LOG_HEAD_BYTES = 262_144
 
 @dataclass(frozen=True, slots=True)
 class LocalRunner:
-    """Runs launches on this machine, one at a time."""
+    """Runs launches on this machine, one at a time.
+
+    Args:
+        stop_grace_s: how long a server may take to end by itself.
+        gpus: the GPUs its servers use; None: all of this machine.
+        neighbours: processes of other launches of this study, which are not foreign load.
+    """
 
     stop_grace_s: float = 30.0
+    gpus: GpuSource | None = None
+    neighbours: Callable[[], Collection[int]] = frozenset
     is_simulated: bool = False
 
     def run(self, bench: Bench, plan: LaunchPlan, run: ServerRun, stop_early: StopEarly) -> None:
@@ -47,16 +55,19 @@ class LocalRunner:
             TrialFailure: of the kind that says whose fault it was.
         """
         require_headroom(plan.folder)
-        with memory_given_back(), self._running_server(bench, plan, run) as server:
+        with memory_given_back(self.gpus), self._running_server(bench, plan, run) as server:
             _await_ready(bench, plan, server, run)
             with (
                 _decoded_death(bench, server),
                 _client(bench, plan, server) as client,
-                watch_conditions(lambda: {stat.id.pid for stat in server.members()}) as watch,
+                watch_conditions(lambda: self._own_pids(server)) as watch,
             ):
                 _read_back(bench, plan, server, client, run)
                 measure_loads(bench, plan, client, run, stop_early)
             run.warnings += watch.warnings()
+
+    def _own_pids(self, server: ServerProcess) -> set[int]:
+        return {stat.id.pid for stat in server.members()} | set(self.neighbours())
 
     @contextlib.contextmanager
     def _running_server(

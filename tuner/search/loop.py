@@ -7,16 +7,20 @@ preparation in `session`, the confirmation in `confirm`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, TrialFinished, ignore
 from tuner.search.confirm import Campaign, confirm, planned_rounds, select_finalists
+from tuner.search.crew import Crew
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
-from tuner.search.sampling import make_suggester
+from tuner.search.sampling import Suggester, make_suggester
+from tuner.search.seats import SeatRunner
 from tuner.search.session import Session, open_session
+from tuner.search.sharing import await_others, confirming
 from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
 from tuner.search.study import Asked
 from tuner.search.trial_runner import TrialOutcome, run_trial
@@ -45,10 +49,14 @@ def run_study(loaded: LoadedStudy, *, observer: Observer = ignore, new: bool = F
     """
     with raise_on_signals(), open_session(loaded, observer, new=new) as session:
         announce(session)
-        stop = search(session)
-        recommendation = confirm_search(session, stop)
-        session.opened.keep_recommendation(recommendation)
-        return finish(session, recommendation, stop.why)
+        while True:
+            stop = search(session)
+            with confirming(session, wait=True):
+                if await_others(session, lambda: reason_to_stop(session) is None):
+                    continue
+                recommendation = confirm_search(session, stop)
+                session.opened.keep_recommendation(recommendation)
+            return finish(session, recommendation, stop.why)
 
 
 def announce(session: Session) -> None:
@@ -77,18 +85,51 @@ def search(session: Session) -> Stop:
     """
     suggester = make_suggester(session.ground)
     judge = make_judge(session.loaded.config.search, judged_by(session))
-    while True:
-        stop = reason_to_stop(session)
-        if stop is not None:
-            return stop
-        queue_baseline_when_due(session)
-        asked = session.opened.ask(session.ground, suggester)
-        if asked is None:
-            return Stop(getattr(suggester, "why", "") or "every distinct server was tried")
-        outcome = run_asked(session, asked, judge)
-        keep(session, outcome)
-        if asked.is_baseline:
-            require_baseline(session, outcome.record)
+    runner, bench = session.bench.runner, session.bench
+    if not isinstance(runner, SeatRunner) or runner.seats == 1:
+        return work(session, suggester, judge)
+
+    def thread(observer: Observer, is_over: Callable[[], bool]) -> Stop:
+        session.bench = replace(bench, observer=observer)
+        return work(session, suggester, judge, is_over)
+
+    try:
+        return Crew(runner, thread).search(bench.observer)
+    finally:
+        session.bench = bench
+
+
+def work(
+    session: Session,
+    suggester: Suggester,
+    judge: Judge,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Stop:
+    """One trial after the other until something ends the search; says what."""
+    while not is_over():
+        with session.lock:
+            chosen = next_trial(session, suggester)
+        if isinstance(chosen, Stop):
+            return chosen
+        outcome = run_asked(session, chosen, judge)
+        with session.lock:
+            keep(session, outcome)
+            if chosen.is_baseline:
+                require_baseline(session, outcome.record)
+    return Stop("the search ended")
+
+
+def next_trial(session: Session, suggester: Suggester) -> Asked | Stop:
+    """The next trial to run, or why there is none."""
+    session.refresh()
+    stop = reason_to_stop(session)
+    if stop is not None:
+        return stop
+    queue_baseline_when_due(session)
+    asked = session.opened.ask(session.ground, suggester)
+    if asked is not None:
+        return asked
+    return Stop(getattr(suggester, "why", "") or "every distinct server was tried")
 
 
 def judged_by(session: Session) -> Judged:
@@ -110,7 +151,8 @@ def reason_to_stop(session: Session) -> Stop | None:
     if draft:
         session.bench.observer(Notice("warning", draft.why, draft.hint))
         return draft
-    return spent_budget(history.launches, config.budget.launches, wall_left(session))
+    launches = history.launches + len(session.opened.running())
+    return spent_budget(launches, config.budget.launches, wall_left(session))
 
 
 def wall_left(session: Session) -> float | None:
@@ -126,6 +168,9 @@ def wall_left(session: Session) -> float | None:
 
 def queue_baseline_when_due(session: Session) -> None:
     """The baseline again every so many launches: it shows launch noise and drift."""
+    if not session.history.baselines:
+        session.opened.queue_baseline()  # whoever finds none measured measures one itself
+        return
     every = session.loaded.config.search.baseline_every
     launched = [
         record
@@ -137,7 +182,8 @@ def queue_baseline_when_due(session: Session) -> None:
         if record.state == "baseline":
             break
         since += 1
-    if every and session.history.baselines and since >= every:
+    is_running = any(trial.user_attrs.get("baseline") for trial in session.opened.running())
+    if every and since >= every and not is_running:
         session.opened.queue_baseline()
 
 
@@ -159,11 +205,10 @@ def run_asked(session: Session, asked: Asked, judge: Judge) -> TrialOutcome:
     )
     try:
         return run_trial(session.bench, plan, session.history, judge)
-    except Interrupted:
-        session.opened.interrupt(asked)
-        raise
     except TunerError as error:
-        session.opened.interrupt(asked, error.message)
+        with session.lock:
+            reason = [] if isinstance(error, Interrupted) else [error.message]
+            session.opened.interrupt(asked, *reason)
         raise
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from optuna.study import Study
-from optuna.trial import Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from tuner.args import Params
 from tuner.measure.records import Block
@@ -85,6 +85,10 @@ class OpenStudy:
             self._kept |= {record.number: record for record in fresh}
         return [self._kept[number] for number in sorted(self._kept)]
 
+    def running(self) -> list[FrozenTrial]:
+        """Trials that are being measured now, by any worker."""
+        return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+
     # ---- a trial's way in --------------------------------------------------------------------
     def queue_baseline(self) -> None:
         """Put a measurement of the baseline at the end of the queue, unless one waits there."""
@@ -113,21 +117,22 @@ class OpenStudy:
         """
         with self.store.asking():
             if self.store.is_shared:
-                self._give_back()
+                self.give_back()
             self.study.sampler = LatticeSampler(ground)
-            while self._is_queue_filled():
+            while self.is_queue_filled():
                 asked = self._start_queued(ground)
                 if asked is not None:
                     return asked
             proposal = self._propose(ground, suggester)
             return None if proposal is None else self._start_proposed(ground, proposal)
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """Queue the trials of workers that died while this one was measuring."""
         ended = recovery.end_dead_trials(self.study, self.store, self.results, self.name)
         self.notes = (*self.notes, *(note for note in ended if "interrupted" in note))
 
-    def _is_queue_filled(self) -> bool:
+    def is_queue_filled(self) -> bool:
+        """True when a queued trial waits to be run."""
         waiting = (TrialState.WAITING,)
         return bool(self.study.get_trials(deepcopy=False, states=waiting))
 
@@ -167,9 +172,19 @@ class OpenStudy:
         return Asked(trial.number, point, False, attrs.get("retry_of"))
 
     def _begin(self) -> Trial:
-        trial = persist(self.study.ask, self.name)
+        trial = self._take_waiting_baseline() or persist(self.study.ask, self.name)
         persist(lambda: trial.set_user_attr("owner", self.owner.to_json()), self.name)
         return trial
+
+    def _take_waiting_baseline(self) -> Trial | None:
+        """A queued baseline comes first: nothing can be compared before it is measured."""
+        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        for frozen in waiting:
+            if frozen.user_attrs.get("baseline"):
+                storage, found = self.study._storage, frozen._trial_id
+                take = partial(storage.set_trial_state_values, found, TrialState.RUNNING)
+                return Trial(self.study, found) if persist(take, self.name) else None
+        return None
 
     def _take_params(self, ground: Ground, trial: Trial, point: Params) -> None:
         sampler = self.study.sampler

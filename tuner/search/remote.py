@@ -121,9 +121,7 @@ class _Aborted(Exception):
 
 
 # ---- the controller's end -----------------------------------------------------------------------
-def drive(
-    channel: Channel, job: Job, bench: Bench, run: ServerRun, stop_early: StopEarly
-) -> None:
+def drive(channel: Channel, job: Job, bench: Bench, run: ServerRun, stop_early: StopEarly) -> None:
     """Have a job done and follow it; fills `run` as a local runner would.
 
     Raises:

@@ -12,13 +12,16 @@ import queue
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tuner.errors import Interrupted
+from tuner.host.gpus import GpuReading, GpuSource, open_nvml
 from tuner.search.local_runner import LocalRunner
 from tuner.search.placement import Seat
 from tuner.search.remote import Job, serve
+from tuner.server import procfs
 from tuner.server.interrupts import raise_on_signals
 
 _CLOSED = object()
@@ -59,15 +62,41 @@ def take_seat(seat: Seat) -> None:
     os.environ.update(seat.environment())
 
 
+@dataclass(frozen=True, slots=True)
+class SeatGpus:
+    """The GPUs of one seat: what neighbours hold on theirs is none of its business."""
+
+    source: GpuSource
+    devices: frozenset[str]
+
+    def read(self) -> list[GpuReading]:
+        """One reading of each of them."""
+        return [each for each in self.source.read() if str(each.index) in self.devices]
+
+
+def runner_of(seat: Seat, *, is_simulated: bool) -> LocalRunner:
+    """The runner that measures on a seat."""
+    nvml = open_nvml() if seat.devices else None
+    gpus = SeatGpus(nvml, frozenset(seat.devices)) if nvml is not None else None
+    return LocalRunner(gpus=gpus, neighbours=neighbours, is_simulated=is_simulated)
+
+
+def neighbours() -> set[int]:
+    """Every process the controller has started: the other seats and their servers."""
+    everything = procfs.all_processes()
+    return {stat.id.pid for stat in procfs.family(os.getppid(), everything)} | {os.getppid()}
+
+
 def main(descriptor: int) -> int:
     """Serve one seat until the controller has gone."""
     with raise_on_signals() as interrupts, contextlib.suppress(Interrupted, EOFError):
         channel = ConnectionChannel(Connection(descriptor))
-        take_seat(channel.receive())
+        seat = channel.receive()
+        take_seat(seat)
         while not interrupts.received:
             job = channel.receive()
             assert isinstance(job, Job)
-            serve(channel, job, LocalRunner())
+            serve(channel, job, runner_of(seat, is_simulated=job.engine.kind == "fake"))
     return 0
 
 

@@ -116,9 +116,8 @@ def _python_path() -> str:
 class SeatRunner:
     """Runs launches on the seats of this machine; `run` may be called by as many threads."""
 
-    is_simulated = False
-
     def __init__(self, engine: EngineConfig, seats: Sequence[Seat], folder: Path) -> None:
+        self.is_simulated = engine.kind == "fake"
         self._engine = engine
         self._processes = [SeatProcess(s, folder / f"seat-{s.number}.log") for s in seats]
         self._free: queue.SimpleQueue[SeatProcess] = queue.SimpleQueue()
@@ -197,7 +196,9 @@ class SeatRunner:
             process.end()
             if self._is_cancelled or isinstance(error, KeyboardInterrupt):
                 raise
-            raise TrialFailure(FailureKind.INTERRUPTED, f"its measuring process: {error}") from None
+            raise TrialFailure(
+                FailureKind.INTERRUPTED, f"its measuring process: {error}"
+            ) from None
         except KeyboardInterrupt:
             process.end()
             raise

@@ -7,35 +7,52 @@ load_prompts → open_study. Launches no server.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tuner.config.loader import LoadedStudy
+from tuner.config.study import LocalExecution
 from tuner.engines.catalog import get_engine
 from tuner.events import Notice, Observer
 from tuner.host.fingerprint import Subject, take
 from tuner.measure.metrics import summarize
 from tuner.measure.prompts import build_workload
+from tuner.measure.records import Measurement
 from tuner.search.bench import Bench, ServerRunner
 from tuner.search.candidates import Candidates, find_candidates, inspect_engine
 from tuner.search.history import History
 from tuner.search.identity import StudySetup
 from tuner.search.local_runner import LocalRunner
 from tuner.search.objective import build_objective
+from tuner.search.placement import (
+    devices_per_server,
+    host_devices,
+    needs_seats,
+    own_cpus,
+    plan_seats,
+    require_local,
+)
 from tuner.search.sampling import Ground
+from tuner.search.seats import SeatRunner
 from tuner.search.study import OpenStudy, open_study
+from tuner.search.workers import Devices, present
 from tuner.server.strays import find_strays, stop_strays
 from tuner.space import build_space
-from tuner.store.database import open_store
+from tuner.store.database import Store, open_store
 from tuner.store.place import StudyPlace, note_place, place_of
+from tuner.store.urls import parse_url
 
 
 @dataclass(slots=True)
 class Session:
     """One run of a study: what it launches on, what it may launch, what it knows.
 
-    `started` is when this run began, on the monotonic clock: the wall budget counts from it.
+    Args:
+        started: when this run began, on the monotonic clock: the wall budget counts from it.
+        lock: held by the thread that reads or changes what the study knows.
     """
 
     loaded: LoadedStudy
@@ -44,6 +61,15 @@ class Session:
     opened: OpenStudy
     history: History
     started: float = field(default_factory=time.monotonic)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def refresh(self) -> None:
+        """Take note of what other workers have finished meanwhile."""
+        if self.opened.store.is_shared:
+            self.history.records = self.opened.records()
+            self.history.baseline = self.history.baseline or first_baseline(
+                self.bench, self.opened, self.history
+            )
 
     @property
     def ground(self) -> Ground:
@@ -73,13 +99,17 @@ def open_session(loaded: LoadedStudy, observer: Observer, *, new: bool) -> Itera
     for note in candidates.notes:
         observer(Notice("info", note))
     workload = build_workload(config.workload, config.search.seed)
+    require_local(loaded)
     fingerprint = take(subject_of(loaded, facts.version))
     setup = StudySetup(loaded, candidates.space, workload.digest, fingerprint)
     place = place_of(config.name, config.storage)
-    with place.results.lock(), open_store(place.url, create=True) as store:
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(hold_place(place))
         clear_strays(place, observer)
         note_place(place)
         opened = open_study(setup, store, place.results, new=new)
+        if store.is_shared:
+            stack.enter_context(present(store, opened.name))
         bench = Bench(
             study=opened.name,
             engine=engine,
@@ -88,7 +118,7 @@ def open_session(loaded: LoadedStudy, observer: Observer, *, new: bool) -> Itera
             objective=build_objective(config.objective, workload.loads),
             launch_timeout_s=config.engine.launch_timeout,
             observer=observer,
-            runner=make_runner(loaded),
+            runner=stack.enter_context(make_runner(loaded, opened)),
             fingerprint=fingerprint.digest,
         )
         yield Session(loaded, bench, candidates, opened, recall(bench, opened))
@@ -106,9 +136,38 @@ def subject_of(loaded: LoadedStudy, version: str) -> Subject:
     )
 
 
-def make_runner(loaded: LoadedStudy) -> ServerRunner:
-    """Who runs the launches of a study; the fake server's figures are never real."""
-    return LocalRunner(is_simulated=loaded.config.engine.kind == "fake")
+@contextlib.contextmanager
+def hold_place(place: StudyPlace) -> Iterator[Store]:
+    """The run lock and the database; workers of a shared database hold the lock together."""
+    is_shared = parse_url(place.url).path is None
+    with place.results.lock(shared=is_shared), open_store(place.url, create=True) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def make_runner(loaded: LoadedStudy, opened: OpenStudy) -> Iterator[ServerRunner]:
+    """Who runs the launches of a study, with the devices it may use.
+
+    Raises:
+        UsageError: `execution:` asks for what this machine does not have.
+        HostError: other workers hold the devices.
+    """
+    execution = loaded.config.execution
+    assert isinstance(execution, LocalExecution)
+    is_replayed = loaded.config.engine.kind == "replay"
+    devices = () if is_replayed else host_devices(execution, os.environ)
+    is_leased = opened.store.is_shared and bool(devices)
+    if is_replayed or not (needs_seats(execution) or is_leased):
+        yield LocalRunner(is_simulated=loaded.config.engine.kind == "fake")
+        return
+    with contextlib.ExitStack() as stack:
+        if is_leased:
+            needed = devices_per_server(loaded.config, len(devices)) * execution.parallel
+            pool = Devices(opened.store, opened.name, devices)
+            devices = stack.enter_context(pool.lease(needed)).names
+        seats = plan_seats(loaded.config, devices, own_cpus())
+        folder = opened.results.base
+        yield stack.enter_context(SeatRunner(loaded.config.engine, seats, folder))
 
 
 def clear_strays(place: StudyPlace, observer: Observer) -> None:
@@ -128,7 +187,13 @@ def recall(bench: Bench, opened: OpenStudy) -> History:
     history = History(bench.objective)
     for record in opened.records():
         history.add(record)
-    if history.baselines:
-        blocks = opened.trial_blocks(history.baselines[0].number)
-        history.baseline = summarize(blocks, limits=bench.workload.limits)
+    history.baseline = first_baseline(bench, opened, history)
     return history
+
+
+def first_baseline(bench: Bench, opened: OpenStudy, history: History) -> Measurement | None:
+    """The first baseline's measurement, from its raw blocks."""
+    if not history.baselines:
+        return None
+    blocks = opened.trial_blocks(history.baselines[0].number)
+    return summarize(blocks, limits=bench.workload.limits)

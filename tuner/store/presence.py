@@ -5,15 +5,18 @@ Times are the database's own clock: workers on several machines need not agree o
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from tuner.args import digest_of
+from tuner.errors import StoreError
 from tuner.store.database import Store
+from tuner.store.faults import database_errors
 from tuner.store.owner import Owner
 from tuner.store.plain import dump_json
 from tuner.store.tables import LeaseRow, WorkerRow
@@ -103,6 +106,28 @@ def release(store: Store, owner: Owner, devices: Sequence[str]) -> None:
     mine = (LeaseRow.host == owner.host, LeaseRow.worker == worker_id(owner))
     query = delete(LeaseRow).where(*mine, LeaseRow.device.in_(devices))
     store.write(lambda session: session.execute(query))
+
+
+@contextlib.contextmanager
+def try_lock(store: Store, name: str) -> Iterator[bool]:
+    """Hold a lock of this name among all workers; False when another one has it.
+
+    A database of one tuner needs none: True. The lock ends with its holder's connection.
+    """
+    if not store.is_shared:
+        yield True
+        return
+    key = int(digest_of(name)[:15], 16)
+    with database_errors(store.where), store.engine.connect() as connection:
+        taken = text("SELECT pg_try_advisory_lock(:key)")
+        is_mine = bool(connection.scalar(taken, {"key": key}))
+        connection.commit()  # no transaction may stay open for as long as the lock is held
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                with contextlib.suppress(StoreError), database_errors(store.where):
+                    connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
 
 
 def _now(session: Session) -> float:
