@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
-_CHUNK = 262144
+_CHUNK = 16384
 
 
 @dataclass(frozen=True, slots=True)

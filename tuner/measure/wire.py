@@ -88,10 +88,9 @@ def error_text(event: Mapping[str, Any]) -> str:
     `{"detail": …}`.
     """
     error = event.get("error")
-    if isinstance(error, Mapping):
-        return str(error.get("message") or error)
     if error:
-        return str(error)
+        message = error.get("message") if isinstance(error, Mapping) else None
+        return str(message or error)
     if event.get("object") == "error":
         return str(event.get("message") or "error object without a message")
     if "detail" in event and "choices" not in event:
@@ -147,10 +146,14 @@ def _parser(
 
 def _chat_text(choice: Mapping[str, Any]) -> str:
     delta = choice.get("delta")
-    if not isinstance(delta, Mapping):
+    if not isinstance(delta, dict):
         return ""
-    reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
-    text = f"{reasoning}{delta.get('content') or ''}"
+    text = delta.get("content") or ""
+    if not isinstance(text, str):
+        text = str(text)
+    reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+    if reasoning:
+        text = f"{reasoning}{text}"
     calls = delta.get("tool_calls")
     return text + "".join(_call_text(call) for call in calls) if calls else text
 
