@@ -5,7 +5,6 @@ Nothing is suggested twice and nothing illegal at all. How Optuna sees a choice 
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,9 +88,9 @@ def make_suggester(ground: Ground) -> Suggester:
 
     name = ground.config.sampler
     if name == "model":
-        model_sampler = importlib.import_module("tuner.search.model_sampler")
-        made: Suggester = model_sampler.make_model_suggester(ground)
-        return made
+        from tuner.search.model_sampler import make_model_suggester
+
+        return make_model_suggester(ground)
     if name == "grid":
         return strategies.Grid()
     if name == "gp":

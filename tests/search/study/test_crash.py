@@ -7,6 +7,7 @@ n-th step: a file renamed into place, a transaction committed. The parent then g
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import sys
@@ -16,11 +17,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy
 from optuna.trial import TrialState
 from sqlalchemy import Connection, Engine
 
 TRIALS = 2
+PARTS = 3
 
 
 class Steps:
@@ -67,14 +70,19 @@ def in_child(action: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
+def copy_of(workshop: Any, folder: Path) -> Any:
+    """The same study in another folder."""
+    shutil.copytree(workshop.folder / "demo", folder / "demo")
+    return type(workshop)(folder)
+
+
 def count_steps(workshop: Any, scratch: Path) -> int:
-    """How many steps an undisturbed run has."""
-    scratch.mkdir()
+    """How many steps an undisturbed run of a created study has."""
+    other = copy_of(workshop, scratch)
     path = scratch / "steps"
 
     def action() -> None:
         steps = Steps(0)
-        other = type(workshop)(scratch)
         with other.opened() as opened:
             other.run(opened, limit=TRIALS)
         path.write_text(str(steps.count))
@@ -106,18 +114,32 @@ def check(workshop: Any) -> None:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_killed_before_every_single_step(workshop: Any, tmp_path: Path) -> None:
-    last = count_steps(workshop, tmp_path / "undisturbed")
-    assert last > 40
-    for fatal in range(1, last + 1):
-        folder = tmp_path / f"killed-{fatal}"
-        folder.mkdir()
-        other = type(workshop)(folder)
+def kill_before(fatal: int, workshop: Any) -> None:
+    """Open the study and run trials in a child that dies just before its n-th step."""
 
-        def action(other: Any = other, fatal: int = fatal) -> None:
-            Steps(fatal)
-            with other.opened() as opened:
-                other.run(opened, limit=TRIALS)
+    def action() -> None:
+        Steps(fatal)
+        with workshop.opened() as opened:
+            workshop.run(opened, limit=TRIALS)
 
-        assert in_child(action) == -signal.SIGKILL
+    assert in_child(action) == -signal.SIGKILL
+
+
+def test_killed_while_a_study_is_created(workshop: Any, tmp_path: Path) -> None:
+    for fatal in (1, 2, 3, 5, 8, 11, 13):
+        (tmp_path / str(fatal)).mkdir()
+        other = type(workshop)(tmp_path / str(fatal))
+        kill_before(fatal, other)
+        check(other)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_before_every_step_of_a_trial(workshop: Any, tmp_path: Path, part: int) -> None:
+    with workshop.opened():
+        pass  # created once; each case starts from a copy
+    steps = count_steps(workshop, tmp_path / "undisturbed")
+    assert steps > 30
+    for fatal in range(1 + part, steps + 1, PARTS):
+        other = copy_of(workshop, tmp_path / f"killed-{fatal}")
+        kill_before(fatal, other)
         check(other)

@@ -99,6 +99,12 @@ def test_no_server_is_chosen_twice_and_all_are_in_the_end(sampler: str) -> None:
         assert chosen == sorted(chosen)
 
 
+def test_the_model_sampler_is_made_by_its_name() -> None:
+    from tuner.search.model_sampler import ModelSuggester
+
+    assert isinstance(make_suggester(make_ground("model")), ModelSuggester)
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_choices_repeat_with_the_seed_and_differ_without(sampler: str) -> None:
     ground = make_ground(sampler)
