@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tuner.config.study import ObjectiveConfig
+from tuner.measure.noise import LaunchNoise
 from tuner.measure.records import LoadPoint
 from tuner.search.objective import Objective, build_objective
-from tuner.search.recommend import Finalist, decide, level_for
+from tuner.search.recommend import Finalist, decide
 from tuner.store.record import ConfirmationLaunch
 
 Launch = Callable[..., ConfirmationLaunch]
@@ -104,6 +105,10 @@ def test_one_round_proves_nothing(objective: Objective, launch: Launch) -> None:
     assert verdict.reasons == ("No finalist could be confirmed.",)
 
 
-def test_more_finalists_need_wider_intervals() -> None:
-    assert level_for(1) == pytest.approx(0.95)
-    assert level_for(3) == pytest.approx(1 - 0.05 / 3)
+def test_noise_known_from_the_search_sharpens_the_interval(objective, launch: Launch) -> None:
+    speeds = [(0, 100.0, 121.0), (1, 103.0, 118.0)]
+    launches = [launch(r, t, speed) for r, *both in speeds for t, speed in enumerate(both)]
+    alone = decide(objective, [ONE], launches, {}).finalists[0]
+    helped = decide(objective, [ONE], launches, {}, LaunchNoise(0.005, 8)).finalists[0]
+    assert helped.ratio == pytest.approx(alone.ratio)
+    assert helped.high - helped.low < (alone.high - alone.low) / 2

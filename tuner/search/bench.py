@@ -55,12 +55,14 @@ class LaunchPlan:
 class ServerRun:
     """What one launch left behind, filled as it goes so that a failure keeps what there was.
 
-    `is_virtual`: the parts were timed on a virtual clock, their sum is the total.
+    `partial` is a block that was cut short: stored, never scored. `is_virtual`: the parts were
+    timed on a virtual clock, their sum is the total.
     """
 
     effective: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    partial: Block | None = None
     acceptance: dict[LoadPoint, Acceptance] = field(default_factory=dict)
     cycle: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -85,6 +87,7 @@ class ServerRun:
         self.blocks.clear()
         self.acceptance.clear()
         self.cycle.clear()
+        self.partial = None
         self.warnings = [note]
 
     def seconds(self) -> Seconds:
@@ -109,6 +112,11 @@ class ServerRunner(Protocol):
     def run(self, bench: Bench, plan: LaunchPlan, run: ServerRun, stop_early: StopEarly) -> None:
         """Measure the planned server into `run`; raises TrialFailure or Interrupted."""
         ...
+
+
+def raw_blocks(run: ServerRun) -> tuple[Block, ...]:
+    """Everything that was measured, a block that was cut short included: what is stored."""
+    return (*run.blocks, run.partial) if run.partial else tuple(run.blocks)
 
 
 def never(run: ServerRun, load: LoadPoint) -> bool:

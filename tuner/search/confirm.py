@@ -20,12 +20,13 @@ from tuner.events import ConfirmationProgressed
 from tuner.measure.checks import check_measurement
 from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.metrics import summarize
-from tuner.measure.noise import rounds_needed
+from tuner.measure.noise import LaunchNoise, rounds_needed
 from tuner.measure.records import Block, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
+from tuner.search.candidates import Candidates
 from tuner.search.history import History
 from tuner.search.launching import run_launch
-from tuner.search.recommend import Finalist, Verdict, decide
+from tuner.search.recommend import UNKNOWN_NOISE, Finalist, Verdict, decide
 from tuner.search.recording import args_record, finite
 from tuner.search.stopping import is_never_accepted
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
@@ -60,12 +61,16 @@ class LaunchKeeper(Protocol):
 
 @dataclass(slots=True)
 class Campaign:
-    """One confirmation: the servers by trial (0 is the baseline), and its launches so far."""
+    """One confirmation: the servers by trial (0 is the baseline), and its launches so far.
+
+    `noise` is what the search learned of launches of one server.
+    """
 
     bench: Bench
     keeper: LaunchKeeper
     rounds: int
     servers: Mapping[int, ServerArgs]
+    noise: LaunchNoise = UNKNOWN_NOISE
     launches: list[ConfirmationLaunch] = field(default_factory=list)
 
     @property
@@ -97,7 +102,24 @@ def select_finalists(bench: Bench, history: History, count: int) -> list[TrialRe
     return chosen[:count]
 
 
-def planned_rounds(config: ConfirmConfig, history: History, best_ratio: float | None) -> int:
+def plan_campaign(
+    bench: Bench,
+    keeper: LaunchKeeper,
+    config: ConfirmConfig,
+    history: History,
+    candidates: Candidates,
+    finalists: Sequence[TrialRecord],
+) -> Campaign:
+    """The confirmation of these finalists: the baseline first, rounds planned from the noise."""
+    servers = {0: candidates.baseline}
+    servers |= {each.number: candidates.args_of(each.params) for each in finalists}
+    rounds = planned_rounds(config, history, finalists)
+    return Campaign(bench, keeper, rounds, servers, history.launch_noise())
+
+
+def planned_rounds(
+    config: ConfirmConfig, history: History, finalists: Sequence[TrialRecord]
+) -> int:
     """Rounds that should make the interval half as wide as the gain to be shown.
 
     Chosen from the launch noise before any round is run, between `rounds` and `max_rounds`
@@ -106,10 +128,12 @@ def planned_rounds(config: ConfirmConfig, history: History, best_ratio: float | 
     """
     most = config.max_rounds or 2 * config.rounds
     noise = history.launch_noise()
-    if not noise.df or best_ratio is None:
+    if not noise.df or not finalists:
         return config.rounds
-    wanted = max(math.log(max(best_ratio, 1.0)) / 2.0, SHARPEST)
-    return min(max(config.rounds, rounds_needed(noise.upper_sd, wanted)), most)
+    best = max(1.0, *(each.vs_baseline or 1.0 for each in finalists))
+    wanted = max(math.log(best) / 2.0, SHARPEST)
+    needed = rounds_needed(noise.upper_sd, wanted, finalists=len(finalists))
+    return min(max(config.rounds, needed), most)
 
 
 def confirm(
@@ -135,7 +159,7 @@ def confirm(
     for round_ in range(rounds):
         run_round(campaign, round_, rounds)
     judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}
-    result = decide(bench.objective, finalists, campaign.launches, judged)
+    result = decide(bench.objective, finalists, campaign.launches, judged, campaign.noise)
     chosen = judged.get(result.winner.digest, "") if result.winner else "not checked"
     return recommendation(campaign, result, chosen)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, TrialFinished, ignore
-from tuner.search.confirm import Campaign, confirm, planned_rounds, select_finalists
+from tuner.search.confirm import confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
@@ -263,11 +263,14 @@ def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
     config = session.loaded.config
     finalists = select_finalists(session.bench, session.history, config.confirm.finalists)
-    servers = {0: session.candidates.baseline}
-    servers |= {each.number: session.candidates.args_of(each.params) for each in finalists}
-    best = finalists[0].vs_baseline if finalists else None
-    rounds = planned_rounds(config.confirm, session.history, best)
-    campaign = Campaign(session.bench, session.opened, rounds, servers)
+    campaign = plan_campaign(
+        session.bench,
+        session.opened,
+        config.confirm,
+        session.history,
+        session.candidates,
+        finalists,
+    )
     return confirm(campaign, config.fidelity, why_nothing(session, stop))
 
 

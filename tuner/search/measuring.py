@@ -28,7 +28,7 @@ def _warm_up(
 ) -> None:
     bench.observer(StageChanged(plan.number, "warming_up"))
     with run.timing("warm_up"):
-        client.warm_up(plan.blocks[0], load)
+        client.warm_up(bench.workload.warm_up_prompts, load)
 
 
 def _measure_load(
@@ -65,7 +65,7 @@ def _measure_blocks(
 ) -> bool:
     for index in range(len(plan.blocks)):
         _flush(bench, client)
-        run.blocks.append(_measure_block(bench, plan, client, load, index))
+        run.blocks.append(_measure_block(bench, plan, client, load, index, run))
         if load == bench.objective.load and stop_early(run, load):
             return True
     return False
@@ -83,11 +83,20 @@ def _flush(bench: Bench, client: LoadClient) -> None:
 
 
 def _measure_block(
-    bench: Bench, plan: LaunchPlan, client: LoadClient, load: LoadPoint, index: int
+    bench: Bench,
+    plan: LaunchPlan,
+    client: LoadClient,
+    load: LoadPoint,
+    index: int,
+    run: ServerRun,
 ) -> Block:
     def progressed(done: int, total: int, errors: int) -> None:
         bench.observer(
             RequestsProgressed(plan.number, index, len(plan.blocks), done, total, errors)
         )
 
-    return client.run_block(index, plan.blocks[index], load, on_progress=progressed)
+    try:
+        return client.run_block(index, plan.blocks[index], load, on_progress=progressed)
+    except BaseException:
+        run.partial = client.partial_block
+        raise

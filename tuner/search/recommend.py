@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.measure.noise import smallest_detectable_gain
+from tuner.measure.noise import LaunchNoise, smallest_detectable_gain
 from tuner.measure.statistics import (
     Interval,
-    gain_interval,
+    family_level,
+    gain_intervals,
     mean_interval,
     robust_center,
 )
@@ -23,6 +24,7 @@ from tuner.search.objective import Objective
 from tuner.store.record import ConfirmationLaunch, FinalistRecord
 
 LEVEL = 0.95
+UNKNOWN_NOISE = LaunchNoise(math.nan, 0)
 FAITHFUL = ("match", "not checked", "off")
 
 
@@ -45,49 +47,57 @@ class Verdict:
     smallest_detectable: float | None
 
 
-def level_for(finalists: int) -> float:
-    """The level of each interval so that all of them hold together at 95 % (Bonferroni)."""
-    return 1.0 - (1.0 - LEVEL) / max(1, finalists)
-
-
-def judge_finalist(
+def judge_finalists(
     objective: Objective,
-    finalist: Finalist,
+    finalists: Sequence[Finalist],
     launches: Sequence[ConfirmationLaunch],
-    fidelity: str,
-    level: float,
-) -> FinalistRecord | None:
-    """The finalist's ratio to the baseline over rounds; None below two complete rounds."""
-    pairs = paired_rounds(finalist, launches)
-    interval = interval_of(objective, pairs, level)
-    if interval.replicates < 2:
-        return None
-    met = constraints_met(objective, pairs)
-    values = [server.value for server, _ in pairs if server.value]
-    return FinalistRecord(
-        trial=finalist.trial,
-        digest=finalist.digest,
-        ratio=interval.ratio,
-        low=interval.low,
-        high=interval.high,
-        launches=interval.replicates,
-        constraints_met=met,
-        fidelity=fidelity,
-        value=float(np.mean(values)) if values else None,
-    )
+    fidelity: Mapping[str, str],
+    noise: LaunchNoise,
+) -> list[FinalistRecord]:
+    """Every finalist's gain over the baseline, intervals that hold together; those with fewer
+    than two complete rounds are left out."""
+    intervals = intervals_of(objective, finalists, launches, noise)
+    records = []
+    for finalist, interval in zip(finalists, intervals, strict=True):
+        pairs = paired_rounds(finalist, launches)
+        if len(pairs) < 2 or interval.replicates < 2:
+            continue
+        values = [server.value for server, _ in pairs if server.value]
+        records.append(
+            FinalistRecord(
+                trial=finalist.trial,
+                digest=finalist.digest,
+                ratio=interval.ratio,
+                low=interval.low,
+                high=interval.high,
+                launches=interval.replicates,
+                constraints_met=constraints_met(objective, pairs),
+                fidelity=fidelity.get(finalist.digest, "not checked"),
+                value=float(np.mean(values)) if values else None,
+            )
+        )
+    return sorted(records, key=lambda record: -record.ratio)
 
 
-def interval_of(
+def intervals_of(
     objective: Objective,
-    pairs: Sequence[tuple[ConfirmationLaunch, ConfirmationLaunch]],
-    level: float,
-) -> Interval:
-    """The gain over rounds: per round a robust ratio by block, the interval over rounds."""
-    return gain_interval(
-        [server.per_block for server, _ in pairs],
-        [baseline.per_block for _, baseline in pairs],
+    finalists: Sequence[Finalist],
+    launches: Sequence[ConfirmationLaunch],
+    noise: LaunchNoise,
+) -> list[Interval]:
+    """The gains of all finalists over the baseline, from all rounds together."""
+    rounds = 1 + max((launch.round for launch in launches), default=-1)
+    trials = [0, *(finalist.trial for finalist in finalists)]
+    series = {trial: [list[float]() for _ in range(rounds)] for trial in trials}
+    for launch in launches:
+        if launch.failure is None and launch.trial in series:
+            series[launch.trial][launch.round] = launch.per_block
+    return gain_intervals(
+        [series[finalist.trial] for finalist in finalists],
+        series[0],
         direction=objective.direction,
-        level=level,
+        level=family_level(LEVEL, len(finalists)),
+        noise=(noise.sd, noise.df),
     )
 
 
@@ -129,30 +139,17 @@ def decide(
     finalists: Sequence[Finalist],
     launches: Sequence[ConfirmationLaunch],
     fidelity: Mapping[str, str],
+    noise: LaunchNoise = UNKNOWN_NOISE,
 ) -> Verdict:
     """The verdict over all finalists: the simplest server among those that beat the baseline by
     more than the noise and that the noise cannot tell from the best."""
-    level = level_for(len(finalists))
-    judged = [
-        record
-        for finalist in finalists
-        if (
-            record := judge_finalist(
-                objective,
-                finalist,
-                launches,
-                fidelity.get(finalist.digest, "not checked"),
-                level,
-            )
-        )
-    ]
-    judged.sort(key=lambda record: -record.ratio)
-    noise = smallest_gain(objective, finalists, launches)
+    judged = judge_finalists(objective, finalists, launches, fidelity, noise)
+    least = smallest_gain(objective, finalists, launches, noise)
     usable = [record for record in judged if is_usable(record)]
     if not usable:
-        return Verdict(None, tuple(judged), tuple(keep_reasons(judged, noise)), noise)
+        return Verdict(None, tuple(judged), tuple(keep_reasons(judged, least)), least)
     winner, reasons = simplest_of_the_best(objective, finalists, usable, launches)
-    return Verdict(winner, tuple(judged), tuple(reasons), noise)
+    return Verdict(winner, tuple(judged), tuple(reasons), least)
 
 
 def is_usable(record: FinalistRecord) -> bool:
@@ -161,20 +158,21 @@ def is_usable(record: FinalistRecord) -> bool:
 
 
 def smallest_gain(
-    objective: Objective, finalists: Sequence[Finalist], launches: Sequence[ConfirmationLaunch]
+    objective: Objective,
+    finalists: Sequence[Finalist],
+    launches: Sequence[ConfirmationLaunch],
+    noise: LaunchNoise,
 ) -> float | None:
     """The smallest true ratio this confirmation would have found 8 times in 10, from its own
     noise between rounds; None when that is not known."""
-    found = [
-        interval_of(objective, paired_rounds(finalist, launches), LEVEL) for finalist in finalists
-    ]
-    known = [interval for interval in found if interval.replicates >= 2]
+    intervals = intervals_of(objective, finalists, launches, noise)
+    known = [each for each in intervals if each.replicates >= 2 and math.isfinite(each.sd)]
     if not known:
         return None
     rounds = max(interval.replicates for interval in known)
     # A round's gain holds the noise of two launches.
     launch_sd = math.sqrt(float(np.mean([interval.sd**2 for interval in known])) / 2.0)
-    return smallest_detectable_gain(launch_sd, rounds)
+    return smallest_detectable_gain(launch_sd, rounds, finalists=len(finalists))
 
 
 def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[str]:

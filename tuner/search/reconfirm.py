@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuner.config.loader import LoadedStudy
 from tuner.errors import UsageError
 from tuner.events import Observer, ignore
-from tuner.search.confirm import Campaign, confirm, planned_rounds, select_finalists
+from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
 from tuner.search.loop import RunResult, announce, finish
 from tuner.search.session import Session, open_session
 from tuner.server.interrupts import raise_on_signals
@@ -46,11 +46,14 @@ def campaign_of(session: Session, trials: Sequence[int]) -> Campaign:
     count = config.confirm.finalists
     chosen = [chosen_trial(session, number) for number in trials if number != 0]
     finalists = chosen or select_finalists(session.bench, session.history, count)
-    best = max((each.vs_baseline or 0.0 for each in finalists), default=None)
-    servers = {0: session.candidates.baseline}
-    servers |= {each.number: session.candidates.args_of(each.params) for each in finalists}
-    rounds = planned_rounds(config.confirm, session.history, best)
-    return Campaign(session.bench, session.opened, rounds, servers)
+    return plan_campaign(
+        session.bench,
+        session.opened,
+        config.confirm,
+        session.history,
+        session.candidates,
+        finalists,
+    )
 
 
 def chosen_trial(session: Session, number: int) -> TrialRecord:

@@ -13,7 +13,7 @@ from tuner.events import BlockMeasured, TrialStarted
 from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
 from tuner.measure.records import Block, LoadPoint, Measurement
-from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
+from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at, raw_blocks
 from tuner.search.history import History
 from tuner.search.launching import run_launch
 from tuner.search.local_runner import effective_digest
@@ -72,7 +72,7 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
     except Exception as error:  # noqa: BLE001 - the one boundary: our own fault ends one trial
         ours = TrialFailure(FailureKind.UNEXPECTED, f"{type(error).__name__}: {error}")
         record = failed_record(bench, attempt, ours)
-    return TrialOutcome(record, tuple(attempt.run.blocks), measurement)
+    return TrialOutcome(record, raw_blocks(attempt.run), measurement)
 
 
 def reject_broken_rules(plan: TrialPlan) -> None:
