@@ -14,7 +14,6 @@ from tuner.cli.app import build_app
 from tuner.cli.check import (
     check_lines,
     check_study,
-    count_reasons,
     measuring_seconds,
     planned_launches,
 )
@@ -85,7 +84,7 @@ def test_the_document(study: Path) -> None:
     assert document["space"]["distinct"] == 4
     assert document["launches"] == 4
     assert document["estimated_seconds"] == 52
-    assert sum(document["infeasible_because"].values()) == 2
+    assert [(rule["kind"], rule["points"]) for rule in document["rules"]] == [("infeasible", 2)]
 
 
 def test_every_error_is_in_the_document(study: Path) -> None:
@@ -150,9 +149,3 @@ def test_loads_are_measured_one_after_the_other() -> None:
         load=[LoadConfig(concurrency=1), LoadConfig(concurrency=4), LoadConfig(rate=2.0)],
     )
     assert measuring_seconds(workload) == pytest.approx(12 * 2 + 12 * 2 / 4 + 12 / 2)
-
-
-def test_reasons_are_counted_the_commonest_first() -> None:
-    reasons = [["b", "a"], ["a"], ["a", "b"], ["c"], ["d"], ["e"], ["f"]]
-    assert list(count_reasons(reasons).items())[:2] == [("a", 2), ("b", 1)]
-    assert len(count_reasons(reasons)) == 5

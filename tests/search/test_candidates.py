@@ -13,7 +13,12 @@ from tuner.args import Params, ServerArgs
 from tuner.config.engine import FakeConfig
 from tuner.engines.base import EngineFacts, Resolution, Violation
 from tuner.errors import EngineError
-from tuner.search.candidates import find_candidates, inspect_engine, read_model_config
+from tuner.search.candidates import (
+    find_candidates,
+    inspect_engine,
+    read_model_config,
+    rule_counts,
+)
 from tuner.server.command import LaunchCommand
 from tuner.space import Parameter, SearchSpace
 
@@ -46,6 +51,9 @@ class Resolving:
     def canonicalize(self, params: Params, space: SearchSpace) -> ServerArgs:
         return ServerArgs({"steps": params["steps"]})
 
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        return [Violation("capped", "3 becomes 2")] if params["steps"] == 3 else []
+
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         return []
 
@@ -77,6 +85,16 @@ def test_the_engines_own_resolver_has_its_say() -> None:
     assert found.broken_rules({"steps": 1}) == ["steps 1 is not supported"]
     assert found.broken_rules({"steps": 4}) == ["steps < 4"]
     assert found.broken_rules({"steps": 2}) == []
+
+
+def test_every_removed_point_is_counted_under_one_rule() -> None:
+    counted = rule_counts(find_candidates(toy(), SPACE, EngineFacts()))
+    assert [(each.rule, each.kind, each.points) for each in counted] == [
+        ("the engine's own resolver", "infeasible", 1),
+        ("the space's own constraint", "infeasible", 1),
+        ("capped", "duplicate", 1),
+    ]
+    assert counted[0].example == "steps 1 is not supported"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Launches no server; runs the engine's own `--help` and resolver where they are i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tuner.store.place import place_of
 
 if TYPE_CHECKING:
     from tuner.config.workload import WorkloadConfig
-    from tuner.search.candidates import Candidates
+    from tuner.search.candidates import Candidates, RuleCount
 
 LAUNCH_S = {"sglang": 120.0, "vllm": 120.0, "llamacpp": 5.0}
 """Seconds that a launch is assumed to take before one was seen."""
@@ -29,6 +29,7 @@ REQUEST_TOKENS_PER_S = 60.0
 """Speed of one request that is assumed before one was seen."""
 
 PLANNED = 5
+RULES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class CheckReport:
     name: str = ""
     problems: tuple[Problem, ...] = ()
     space: Mapping[str, int] = field(default_factory=dict)
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    rules: tuple[RuleCount, ...] = ()
     launches: int = 0
     confirm_launches: int = 0
     seconds: float = 0.0
@@ -64,7 +65,10 @@ class CheckReport:
             "name": self.name,
             "errors": errors,
             "space": dict(self.space),
-            "infeasible_because": dict(self.reasons),
+            "rules": [
+                {"rule": r.rule, "kind": r.kind, "points": r.points, "example": r.example}
+                for r in self.rules
+            ],
             "launches": self.launches,
             "confirm_launches": self.confirm_launches,
             "estimated_seconds": round(self.seconds),
@@ -83,6 +87,8 @@ def check_study(path: Path) -> CheckReport:
         loaded = load_study(path)
     except ConfigError as error:
         return CheckReport(problems=error.problems)
+    from tuner.search.candidates import rule_counts
+
     candidates, warnings = _candidates(loaded)
     warnings = [*loaded.warnings, *_prompt_warnings(loaded), *warnings]
     launches, confirm = planned_launches(loaded, len(candidates.survey.servers))
@@ -91,7 +97,7 @@ def check_study(path: Path) -> CheckReport:
     return CheckReport(
         name=loaded.config.name,
         space=candidates.survey.counts(),
-        reasons=count_reasons([reasons for _, reasons in candidates.survey.infeasible]),
+        rules=tuple(rule_counts(candidates)),
         launches=launches,
         confirm_launches=confirm,
         seconds=seconds if wall is None else min(seconds, wall),
@@ -108,7 +114,10 @@ def check_lines(report: CheckReport) -> list[str]:
         f"{report.name}: ok, nothing was launched.",
         f"  space      {counts['points']:,} points: {counts['distinct']:,} distinct servers, "
         f"{counts['infeasible']:,} infeasible, {counts['duplicates']:,} duplicates",
-        *(f"             {count:,} infeasible: {text}" for text, count in report.reasons.items()),
+        *(
+            f"             {rule.points:,} {rule.kind} by {rule.rule}: {rule.example}"
+            for rule in report.rules[:RULES_SHOWN]
+        ),
         f"  launches   at most {report.launches} to search, then {report.confirm_launches} "
         f"to confirm: about {units.clock(report.seconds)}{_basis(report)}",
     ]
@@ -159,16 +168,6 @@ def measuring_seconds(workload: WorkloadConfig) -> float:
         else:
             total += requests * each / (load.concurrency or 1)
     return total
-
-
-def count_reasons(infeasible: Sequence[Sequence[str]], most: int = 5) -> dict[str, int]:
-    """The first reason of each infeasible point, counted, the commonest first."""
-    counts: dict[str, int] = {}
-    for reasons in infeasible:
-        text = reasons[0] if reasons else "unknown"
-        counts[text] = counts.get(text, 0) + 1
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return dict(ranked[:most])
 
 
 def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:

@@ -105,6 +105,10 @@ class Engine(Protocol):
         """
         ...
 
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        """Rules by which `canonicalize` changes what a point asks for, as the engine would."""
+        ...
+
     def without_speculation(self, args: ServerArgs) -> ServerArgs:
         """The same server with speculation off: the baseline of `args`."""
         ...

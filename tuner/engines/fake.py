@@ -71,6 +71,10 @@ class FakeEngine:
                 env[parameter.env] = None if value == UNSET else str(value)
         return _canonical(ServerArgs(flags, env))
 
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        """None by name: what does not apply to the method is left out."""
+        return []
+
     def without_speculation(self, args: ServerArgs) -> ServerArgs:
         """The same server with no draft steps."""
         return args.without(self.speculative_flags)

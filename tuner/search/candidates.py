@@ -6,10 +6,11 @@ Launches no server. Runs the engine's own `--help` and resolver where it has the
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tuner.args import Params, ServerArgs
 from tuner.config.engine import EngineBase
@@ -53,6 +54,55 @@ class Candidates:
         resolved = self.resolutions.get(asked.digest)
         words = [resolved.error] if resolved and resolved.error else []
         return [*self.space.broken_constraints(params), *rules, *words]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """How many points a rule makes infeasible or duplicates, with one of them in words."""
+
+    rule: str
+    kind: Literal["infeasible", "duplicate"]
+    points: int
+    example: str
+
+
+def rule_counts(candidates: Candidates) -> list[RuleCount]:
+    """Every rule that removes points of the space, the most effective first.
+
+    A point counts for the first rule that it breaks, so that the counts add up.
+    """
+    infeasible = [_first_broken(candidates, point) for point, _ in candidates.survey.infeasible]
+    points, twins = list(candidates.space.points()), candidates.survey.duplicates
+    repeated = [
+        _first_rewrite(candidates, points[late], points[early]) for late, early in twins.items()
+    ]
+    return [*_counted("infeasible", infeasible), *_counted("duplicate", repeated)]
+
+
+def _counted(
+    kind: Literal["infeasible", "duplicate"], rules: list[tuple[str, str]]
+) -> list[RuleCount]:
+    counts = Counter(rule for rule, _ in rules)
+    examples = dict(reversed(rules))
+    return [RuleCount(rule, kind, n, examples[rule]) for rule, n in counts.most_common()]
+
+
+def _first_broken(candidates: Candidates, point: Params) -> tuple[str, str]:
+    broken = candidates.space.broken_constraints(point)
+    if broken:
+        return "the space's own constraint", broken[0]
+    found = candidates.engine.violations(candidates.args_of(point), candidates.facts)
+    if found:
+        return found[0].rule, found[0].message
+    return "the engine's own resolver", "; ".join(candidates.broken_rules(point))
+
+
+def _first_rewrite(candidates: Candidates, point: Params, twin: Params) -> tuple[str, str]:
+    for each in (point, twin):
+        found = candidates.engine.rewrites(each, candidates.space)
+        if found:
+            return found[0].rule, found[0].message
+    return "the same server", "another point starts the same server"
 
 
 def inspect_engine(engine: Engine, config: EngineBase) -> EngineFacts:

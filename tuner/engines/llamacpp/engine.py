@@ -77,6 +77,10 @@ class LlamacppEngine:
         """Fixed arguments with a point applied, in canonical form."""
         return canonical.canonical(canonical.with_point(self._written, params, space))
 
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        """None by name: what does not apply to the method is left out."""
+        return []
+
     def without_speculation(self, args: ServerArgs) -> ServerArgs:
         """The same server with speculation off."""
         opposites = frozenset(f"no-{name}" for name in flags.SPECULATIVE)

@@ -86,6 +86,10 @@ class VllmEngine:
                 env[parameter.env] = env_text(value)
         return canonical(flags, env, self._config.draft_model)
 
+    def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
+        """None by name: what does not apply to the method is left out."""
+        return []
+
     def without_speculation(self, args: ServerArgs) -> ServerArgs:
         """The same server with speculation off."""
         return args.without(self.speculative_flags)
