@@ -84,7 +84,10 @@ def test_the_document(study: Path) -> None:
     assert document["space"]["distinct"] == 4
     assert document["launches"] == 4
     assert document["estimated_seconds"] == 52
-    assert [(rule["kind"], rule["points"]) for rule in document["rules"]] == [("infeasible", 2)]
+    assert [(rule["kind"], rule["points"]) for rule in document["rules"]] == [
+        ("infeasible", 2),
+        ("duplicate", 2),
+    ]
 
 
 def test_every_error_is_in_the_document(study: Path) -> None:
