@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,9 +19,13 @@ import pytest
 
 from tuner.engines.base import Failure
 from tuner.errors import FailureKind, TrialFailure
+from tuner.server import procfs
 from tuner.server.fake.launching import fake_probe
+from tuner.server.launch_record import MARKER
 from tuner.server.process import ServerProcess
 from tuner.server.readiness import ReadyReport, wait_ready
+from tuner.store.database import open_store
+from tuner.store.record import TrialRecord
 
 
 def classify(code: int | None, log: str) -> Failure:
@@ -92,3 +103,79 @@ def until() -> Callable[..., Any]:
         return value
 
     return wait
+
+
+STUDY = """
+name: {name}
+engine: {{kind: fake, behaviour: {behaviour}}}
+space: {{parameters: {{steps: {{flag: spec-steps, choices: {steps}}}}}}}
+workload:
+  prompts: {{builtin: mixed}}
+  blocks: 2
+  block_size: 2
+  held_out: 2
+  output_tokens: {{max: 10}}
+  warm_up: 1
+objective: {{maximize: output_tokens_per_s}}
+search: {{sampler: random, pruner: none}}
+confirm: {{finalists: 1, rounds: 2, max_rounds: 2}}
+fidelity: {{compare: "off"}}
+execution: {{kind: local, parallel: {parallel}}}
+"""
+
+
+FAST = "{step_ms: 8, acceptance: [1, 1, 1, 1, 1], answer_tokens: 10}"
+"""Speculation gains so much that no neighbour's load hides it."""
+
+
+class RealStudy:
+    """A tiny study on the fake server, run in a process of its own (see driver.py)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = f"s{uuid.uuid4().hex[:10]}"
+        self.file = folder / "study.yaml"
+        self.results = folder / "results" / self.name
+        self.write()
+
+    def write(self, **changes: Any) -> None:
+        defaults = {"name": self.name, "behaviour": FAST, "steps": "[4]", "parallel": 1}
+        self.file.write_text(STUDY.format(**{**defaults, **changes}))
+
+    def start(self, at: str = "", do: str = "", **options: Any) -> subprocess.Popen[str]:
+        driver = Path(__file__).parent / "driver.py"
+        command = [sys.executable, str(driver), str(self.file), "--at", at, "--do", do]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        return subprocess.Popen(command, cwd=self.folder, env=env, **pipes, **options)
+
+    def run(self, at: str = "", do: str = "") -> tuple[int, str]:
+        with self.start(at, do) as process:
+            said, _ = process.communicate(timeout=100)
+        return process.returncode, said
+
+    def records(self) -> list[TrialRecord]:
+        with open_store(f"sqlite:///{self.results}/study.db", create=False) as store:
+            return store.trials(self.name)
+
+    def launches(self) -> list[tuple[int, int]]:
+        with open_store(f"sqlite:///{self.results}/study.db", create=False) as store:
+            return [(launch.round, launch.trial) for launch in store.confirmations(self.name)]
+
+    def integrity(self) -> str:
+        with closing(sqlite3.connect(self.results / "study.db")) as connection:
+            return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
+
+    def orphans(self) -> list[int]:
+        """Processes of this study's servers that still run."""
+        found = []
+        for stat in procfs.all_processes():
+            environ = procfs.read_environ(stat.id.pid) or {}
+            if stat.is_alive and environ.get(MARKER, "").startswith(f"{self.name}:"):
+                found.append(stat.id.pid)
+        return found
+
+
+@pytest.fixture
+def real_study(tmp_path: Path) -> RealStudy:
+    return RealStudy(tmp_path)
