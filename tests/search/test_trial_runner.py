@@ -58,6 +58,8 @@ def test_a_trial_is_compared_with_the_baseline_block_by_block(measured, tmp_path
     assert record.state == "complete"
     assert record.vs_baseline == pytest.approx(2.0)
     assert record.load_points[0].per_block["output_tokens_per_s"] == pytest.approx([200, 100] * 2)
+    assert record.half_width == pytest.approx(0.0, abs=1e-9), "twice as fast in every block"
+    assert history.records[0].half_width > 10, "blocks of one and of two seconds"
     assert record.requested_args.flags == {"steps": 3}
     assert record.load_points[0].requests == 8
 

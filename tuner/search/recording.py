@@ -12,7 +12,7 @@ from typing import Any
 from tuner.args import Params, ServerArgs
 from tuner.errors import FailureKind, TrialFailure
 from tuner.measure.records import Acceptance, LoadSummary, Measurement
-from tuner.measure.statistics import mean_interval
+from tuner.measure.statistics import log_ratios, mean_interval
 from tuner.search.bench import Bench, ServerRun
 from tuner.search.history import History
 from tuner.search.local_runner import effective_digest
@@ -112,13 +112,14 @@ def measured_record(
     summary = measurement.at(objective.load)
     values = objective.block_values(measurement)
     reference = values if attempt.plan.is_baseline else history.baseline_blocks()
-    acceptance = summary.acceptance
+    value, acceptance = objective.value(measurement), summary.acceptance
+    usual = [value] * len(values) if attempt.plan.is_baseline else reference
     state: State = "baseline" if attempt.plan.is_baseline else "complete"
     return TrialRecord(
         **_common(bench, attempt),
         state="pruned" if attempt.decision else state,
-        value=objective.value(measurement),
-        half_width=half_width(values),
+        value=value,
+        half_width=half_width(value, values, usual),
         vs_baseline=objective.ratio(values, reference),
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=list(acceptance.per_position) if acceptance else [],
@@ -141,13 +142,17 @@ def constraint_values(
     return {text: value if math.isfinite(value) else 1.0 for text, value in found.items()}
 
 
-def half_width(values: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean over blocks of one launch; None below two blocks."""
-    known = [value for value in values if math.isfinite(value) and value > 0]
-    if len(known) < 2:
+def half_width(value: float, values: Sequence[float], reference: Sequence[float]) -> float | None:
+    """Half of the 95 % interval of one launch's value, from its blocks; None below two blocks.
+
+    Blocks are taken relative to the baseline's, so that easy and hard prompts do not count as
+    noise; the baseline itself has nothing to be taken relative to.
+    """
+    logs = log_ratios(values, reference)
+    if len(logs) < 2:
         return None
-    _, low, high = mean_interval(known, 0.95)
-    return (high - low) / 2.0
+    mean, _, high = mean_interval(logs, 0.95)
+    return value * math.expm1(high - mean)
 
 
 def failed_record(bench: Bench, attempt: Attempt, failure: TrialFailure) -> TrialRecord:
