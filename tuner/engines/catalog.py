@@ -9,6 +9,7 @@ from tuner.config.engine import EngineBase
 from tuner.engines.base import Engine
 from tuner.engines.fake import FakeEngine
 from tuner.engines.llamacpp.engine import LlamacppEngine
+from tuner.engines.replay import ReplayEngine
 from tuner.engines.sglang.engine import SglangEngine
 from tuner.engines.vllm.engine import VllmEngine
 from tuner.errors import EngineError
@@ -18,6 +19,7 @@ ENGINES: Mapping[str, Callable[[Any], Engine]] = {
     "vllm": VllmEngine,
     "llamacpp": LlamacppEngine,
     "fake": FakeEngine,
+    "replay": ReplayEngine,
 }
 
 

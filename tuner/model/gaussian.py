@@ -1,13 +1,15 @@
 """Owns a small Gaussian process: smooth interpolation with honest uncertainty.
 
-Matérn 5/2 with one length per column, lengths and noise chosen by marginal likelihood from fixed
-grids: no optimiser that can fail, the same answer on every machine.
+The kernel is part sum, part product over columns: effects that add up (an environment variable
+does the same at every depth) are learned from few points, interactions where they show. Lengths,
+scale and that share are chosen by marginal likelihood from fixed grids: no optimiser that can
+fail, the same answer on every machine.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,105 +17,126 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 
-LENGTHS = (0.15, 0.3, 0.6, 1.2, 2.5, 6.0)
+LENGTHS = (0.25, 0.5, 1.0, 2.0, 5.0)
 """Lengths that are tried, where a column spans 0 to 1."""
 
+SHARES = (0.1, 0.5, 0.9)
+"""Shares of the variance that adds up over columns."""
+
+TYPICAL_LENGTH = 0.8
 SWEEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Kernel:
+    """Prior of a process: `scale` in the values' unit, one length per column, additive share."""
+
+    lengths: Array
+    share: float
+    scale: float
+
+    def correlations(self, a: Array, b: Array) -> Array:
+        """Correlation of every row of `a` with every row of `b`."""
+        columns = len(self.lengths)
+        total = np.zeros((len(a), len(b)))
+        squares = np.zeros((len(a), len(b)))
+        for column, length in enumerate(self.lengths):
+            square = ((a[:, column][:, None] - b[:, column][None, :]) / length) ** 2
+            squares += square
+            total += _matern(square)
+        mixed: Array = self.share * total / columns + (1.0 - self.share) * _matern(squares)
+        return mixed
+
+
+def _matern(squares: Array) -> Array:
+    root = np.sqrt(5.0 * squares)
+    correlations: Array = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+    return correlations
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
-    """A fitted process; `scale` is its prior standard deviation around `mean`."""
+    """A fitted process around `mean`."""
 
     points: Array
-    lengths: Array
+    kernel: Kernel
     mean: float
-    scale: float
     weights: Array
     factor: Array
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the smooth value (its noise not included)."""
-        cross = matern(points, self.points, self.lengths)
+        cross = self.kernel.correlations(points, self.points)
         means = self.mean + cross @ self.weights
         solved = np.linalg.solve(self.factor, cross.T)
         variances = 1.0 - np.sum(solved**2, axis=0)
-        return means, self.scale * np.sqrt(np.maximum(variances, 1e-12))
+        return means, self.kernel.scale * np.sqrt(np.maximum(variances, 1e-12))
 
 
-def matern(a: Array, b: Array, lengths: Array) -> Array:
-    """Correlation of every row of `a` with every row of `b`."""
-    left, right = a / lengths, b / lengths
-    squares = np.sum(left**2, 1)[:, None] + np.sum(right**2, 1)[None, :] - 2 * left @ right.T
-    root = np.sqrt(5.0 * np.maximum(squares, 0.0))
-    correlations: Array = (1.0 + root + root**2 / 3.0) * np.exp(-root)
-    return correlations
-
-
-def fit_process(
-    points: Array,
-    values: Array,
-    noise: Array,
-    *,
-    mean: float | None = None,
-    least_scale: float = 1e-3,
-) -> Process:
-    """Fit lengths and scale by marginal likelihood; `noise` is the standard deviation of each
-    value.
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed before any value is seen.
 
     Args:
-        points: one row per value, columns spanning about 0 to 1.
-        values: what was seen.
-        noise: known standard deviation of each value, in the values' unit.
-        mean: the value far from everything seen; None: the mean of the values.
-        least_scale: the process is never surer than this prior standard deviation.
+        mean: far from everything seen; None: the mean of the values.
+        scale: the typical standard deviation around it.
+        widest: how many times that scale the values may make it.
     """
-    center = float(np.mean(values)) if mean is None else mean
+
+    mean: float | None = None
+    scale: float = 0.2
+    widest: float = 2.0
+
+
+def fit_process(points: Array, values: Array, noise: Array, prior: Prior) -> Process:
+    """Fit the kernel by marginal likelihood; `noise` is each value's standard deviation."""
+    center = float(np.mean(values)) if prior.mean is None else prior.mean
     centred = values - center
-    scales = _scales(centred, least_scale)
-    lengths = np.full(points.shape[1], 1.2)
-    best, scale = _best_scale(points, centred, noise, lengths, scales)
-    for _ in range(SWEEPS):
-        for column in range(points.shape[1]):
-            if np.ptp(points[:, column]) == 0:
-                continue
-            for length in LENGTHS:
-                tried = lengths.copy()
-                tried[column] = length
-                likelihood, its_scale = _best_scale(points, centred, noise, tried, scales)
-                if likelihood > best + 1e-9:
-                    best, lengths, scale = likelihood, tried, its_scale
-    factor = _factor(matern(points, points, lengths), noise, scale)
+    kernel = _fit_kernel(points, centred, noise, prior)
+    factor = _factor(kernel.correlations(points, points), noise, kernel.scale)
     weights = np.linalg.solve(factor.T, np.linalg.solve(factor, centred))
-    return Process(points, lengths, center, scale, weights, factor)
+    return Process(points, kernel, center, weights, factor)
 
 
-def _scales(centred: Array, least: float) -> Array:
-    spread = max(float(np.sqrt(np.mean(centred**2))) if len(centred) else 0.0, least)
-    return np.array([max(least, factor * spread) for factor in (0.5, 1.0, 2.0)])
+def _fit_kernel(points: Array, centred: Array, noise: Array, prior: Prior) -> Kernel:
+    best = Kernel(np.full(points.shape[1], 1.0), 0.5, prior.scale)
+    found = _likelihood(best, points, centred, noise, prior)
+    moving = [column for column in range(points.shape[1]) if np.ptp(points[:, column]) > 0]
+    for _ in range(SWEEPS if len(centred) > 2 else 0):
+        for coordinate in [-2, -1, *moving]:
+            for tried in _along(best, coordinate, prior):
+                likelihood = _likelihood(tried, points, centred, noise, prior)
+                if likelihood > found + 1e-9:
+                    found, best = likelihood, tried
+    return best
 
 
-def _best_scale(
-    points: Array, centred: Array, noise: Array, lengths: Array, scales: Array
-) -> tuple[float, float]:
-    correlations = matern(points, points, lengths)
-    prior = -0.5 * float(np.sum((np.log(lengths / 0.8)) ** 2)) * 0.3
-    found = [(_likelihood(correlations, centred, noise, scale) + prior, scale) for scale in scales]
-    best = max(found)
-    return best[0], float(best[1])
+def _along(start: Kernel, coordinate: int, prior: Prior) -> list[Kernel]:
+    """Kernels that differ from `start` in its scale (-2), its share (-1) or one length."""
+    if coordinate == -2:
+        factors = (1.0 / prior.widest, 1.0, prior.widest)
+        return [replace(start, scale=prior.scale * factor) for factor in factors]
+    if coordinate == -1:
+        return [replace(start, share=share) for share in SHARES]
+    changed = np.arange(len(start.lengths)) == coordinate
+    return [replace(start, lengths=np.where(changed, each, start.lengths)) for each in LENGTHS]
 
 
 def _factor(correlations: Array, noise: Array, scale: float) -> Array:
-    diagonal = np.maximum((noise / scale) ** 2, 1e-8)
+    diagonal = np.maximum((noise / scale) ** 2, 1e-6)
     factor: Array = np.linalg.cholesky(correlations + np.diag(diagonal))
     return factor
 
 
-def _likelihood(correlations: Array, centred: Array, noise: Array, scale: float) -> float:
-    factor = _factor(correlations, noise, scale)
-    solved = np.linalg.solve(factor, centred / scale)
-    logs = float(np.sum(np.log(np.diag(factor)))) + len(centred) * float(np.log(scale))
-    return -0.5 * float(solved @ solved) - logs
+def _likelihood(
+    kernel: Kernel, points: Array, centred: Array, noise: Array, prior: Prior
+) -> float:
+    factor = _factor(kernel.correlations(points, points), noise, kernel.scale)
+    solved = np.linalg.solve(factor, centred / kernel.scale)
+    logs = float(np.sum(np.log(np.diag(factor)))) + len(centred) * math.log(kernel.scale)
+    unusual = float(np.sum(np.log(kernel.lengths / TYPICAL_LENGTH) ** 2)) * 0.25
+    unusual += 0.5 * math.log(kernel.scale / prior.scale) ** 2
+    return -0.5 * float(solved @ solved) - logs - unusual
 
 
 def expected_excess(means: Array, sds: Array) -> Array:

@@ -64,6 +64,7 @@ class ServerRun:
     blocks: list[Block] = field(default_factory=list)
     partial: Block | None = None
     acceptance: dict[LoadPoint, Acceptance] = field(default_factory=dict)
+    block_acceptance: dict[tuple[LoadPoint, int], Acceptance] = field(default_factory=dict)
     cycle: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class ServerRun:
         self.drifts.clear()
         self.blocks.clear()
         self.acceptance.clear()
+        self.block_acceptance.clear()
         self.cycle.clear()
         self.partial = None
         self.warnings = [note]

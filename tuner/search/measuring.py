@@ -9,7 +9,7 @@ from __future__ import annotations
 from tuner.errors import FailureKind, TrialFailure
 from tuner.events import RequestsProgressed, StageChanged
 from tuner.measure.client import LoadClient
-from tuner.measure.records import Block, LoadPoint
+from tuner.measure.records import Block, LoadPoint, Snapshot
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
 
 
@@ -63,12 +63,25 @@ def _measure_blocks(
     run: ServerRun,
     stop_early: StopEarly,
 ) -> bool:
+    before = client.snapshot(bench.engine.snapshot_paths())
     for index in range(len(plan.blocks)):
         _flush(bench, client)
         run.blocks.append(_measure_block(bench, plan, client, load, index, run))
+        after = client.snapshot(bench.engine.snapshot_paths())
+        if bench.engine.is_speculative(plan.args):
+            _count_block(bench, run, before, after)
+        before = after
         if load == bench.objective.load and stop_early(run, load):
             return True
     return False
+
+
+def _count_block(bench: Bench, run: ServerRun, before: Snapshot, after: Snapshot) -> None:
+    """Keep the counters of the newest block by themselves: the model fits its clock to blocks."""
+    block = run.blocks[-1]
+    counted = bench.engine.acceptance(before, after, block.records)
+    if counted is not None:
+        run.block_acceptance[block.load, block.index] = counted
 
 
 def _flush(bench: Bench, client: LoadClient) -> None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuner import units
-from tuner.model.gaussian import Array, expected_excess, fit_process
+from tuner.model.gaussian import Array, expected_excess
+from tuner.model.observation import BASELINE, Designs
+from tuner.model.speculation import SpeculationModel
+from tuner.search.model_data import failed_servers, gain_of, observations_of
+from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
-from tuner.search.servers import Encoding, depth_of
-from tuner.search.strategies import Coordinates, farthest
-from tuner.search.telling import is_config_fault
 from tuner.store.record import TrialRecord
 
 NOISE = 0.03
@@ -24,31 +25,36 @@ NOISE = 0.03
 SLACK = 0.01
 """A gain below this is not worth a launch, whatever the noise."""
 
-LEAST_SCALE = 0.1
-"""Servers are never believed to be more alike than this, in log units."""
+CERTAIN = 0.15
+"""The search ends when the best remaining server promises less than this share of SLACK."""
 
-CERTAIN = 0.05
-"""The search ends when the best remaining server promises this share of the least gain."""
+LEAST_LAUNCHES = 6
+"""Nothing is certain before so many servers were measured, without counters before twice as
+many and two more for every column."""
 
-LEAST_LAUNCHES = 8
-"""Nothing is certain before so many servers were measured."""
-
-
-def make_model_suggester(ground: Ground) -> ModelSuggester:
-    """The suggester behind `search.sampler: model`."""
-    return ModelSuggester(ground)
+SPREAD = 3
+"""So many first servers are chosen to differ, not to be fast."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Belief:
-    """What is expected of every server: log ratio to the baseline, its uncertainty, seconds."""
+    """What is expected of every server: log ratio to the baseline, its uncertainty, the chance
+    that it runs at all, seconds; and the best log ratio among those launched."""
 
     means: Array
     sds: Array
-    seconds: Array
     works: Array
+    seconds: Array
     best: float
     noise: float
+    is_counted: bool = False
+
+    def gains(self, servers: Sequence[int]) -> Array:
+        """Expected improvement over the best of each, in log units."""
+        chosen = np.asarray(servers, dtype=int)
+        excess = expected_excess(self.means[chosen] - self.best, self.sds[chosen])
+        gains: Array = excess * self.works[chosen]
+        return gains
 
 
 @dataclass(slots=True)
@@ -58,72 +64,87 @@ class ModelSuggester:
 
     ground: Ground
     why: str = ""
-    _encoding: Encoding = field(init=False)
-    _digests: dict[str, int] = field(init=False)
+    _designs: Designs = field(init=False)
+    _roles: list[Roles] = field(init=False)
+    _servers: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._encoding = Encoding.of(self.ground)
-        self._digests = {
-            args.digest: index for index, (_, args) in enumerate(self.ground.survey.servers)
-        }
+        servers = self.ground.survey.servers
+        self._designs, self._roles = designs_of(self.ground)
+        self._servers = {args.digest: index for index, (_, args) in enumerate(servers)}
 
     def propose(self, situation: Situation) -> Proposal | None:
         """One of `situation.remaining`; None when none is worth a launch."""
-        seen = self._seen(situation)
-        if len(seen) + len(situation.running) < self.ground.config.startup_trials:
-            return self._spread(situation, [index for index, _ in seen])
-        if self._is_exhaustive():
-            return self._spread(situation, [index for index, _ in seen])
-        belief = self._belief(situation, seen)
-        gains = expected_gains(belief, situation.remaining)
-        measured = [index for index, record in seen if gain_of(record) is not None]
-        if len(measured) >= LEAST_LAUNCHES and self._is_done(belief, gains, situation):
+        seen = [*self._seen(situation.records), *situation.running]
+        if len(seen) < SPREAD or self._is_exhaustive():
+            return Proposal(self._different(situation, seen))
+        belief = self.believe(situation.records, situation.running)
+        gains = belief.gains(situation.remaining)
+        if not self._is_exhaustive() and self._is_done(belief, gains, situation):
             return None
-        chosen = situation.remaining[int(np.argmax(gains / belief.seconds[situation.remaining]))]
+        per_second = gains / belief.seconds[situation.remaining]
+        chosen = situation.remaining[int(np.argmax(per_second))]
         return Proposal(chosen, math.exp(float(belief.means[chosen])))
+
+    def believe(self, records: Sequence[TrialRecord], running: Sequence[int] = ()) -> Belief:
+        """What the launches so far say of every server; `running` ones are taken as expected."""
+        noise = launch_noise(records)
+        launches = observations_of(records, self._servers, self.ground, self._designs.nodes)
+        prediction = SpeculationModel.fit(self._designs, launches, noise).prediction
+        launched = sorted({each.server for each in launches if each.server != BASELINE})
+        means, sds = prediction.means, prediction.sds.copy()
+        sds[list(running)] *= 0.3
+        tried = [*launched, *running]
+        failed = failed_servers(records, self._servers)
+        return Belief(
+            means=means,
+            sds=sds,
+            works=working_chances(self._designs.rows, launched, failed),
+            seconds=expected_seconds(records, means),
+            best=max(0.0, float(np.max(means[tried]))) if tried else 0.0,
+            noise=noise,
+            is_counted=prediction.counts is not None,
+        )
+
+    def ranking(self, records: Sequence[TrialRecord]) -> list[str]:
+        """Digests of measured servers that are believed to beat the baseline, best first."""
+        belief = self.believe(records)
+        measured = {
+            self._servers[r.digest]: r.digest
+            for r in records
+            if r.digest in self._servers and r.state == "complete" and gain_of(r)
+        }
+        better = [index for index in measured if belief.means[index] > 0.0]
+        return [measured[index] for index in sorted(better, key=lambda i: -belief.means[i])]
 
     def _is_exhaustive(self) -> bool:
         return len(self.ground.survey.servers) + 1 <= self.ground.launches
 
-    def _seen(self, situation: Situation) -> list[tuple[int, TrialRecord]]:
-        """Launched servers of this space, those that failed by their own fault among them."""
-        return [
-            (self._digests[record.digest], record)
-            for record in situation.records
-            if record.digest in self._digests and (gain_of(record) or is_config_fault(record))
-        ]
+    def _seen(self, records: Sequence[TrialRecord]) -> list[int]:
+        known = (self._servers.get(r.digest) for r in records if r.state != "baseline")
+        return [server for server in known if server is not None]
 
-    def _spread(self, situation: Situation, seen: Sequence[int]) -> Proposal:
+    def _different(self, situation: Situation, seen: Sequence[int]) -> int:
         """The deepest chain first, then the server that differs most from all before it."""
-        servers = self.ground.survey.servers
-        if not seen and not situation.running:
-            return Proposal(max(situation.remaining, key=lambda i: depth_of(servers[i])))
-        known = Coordinates(self.ground)
-        done = [known.of(index) for index in [*seen, *situation.running]]
-        return Proposal(farthest(known, situation, done))
-
-    def _belief(self, situation: Situation, seen: list[tuple[int, TrialRecord]]) -> Belief:
-        noise = launch_noise(situation.records)
-        rows = self._encoding.rows
-        launched = [(index, gain) for index, r in seen if (gain := gain_of(r)) is not None]
-        if not launched:
-            flat = np.zeros(len(rows))
-            return Belief(flat, flat + 0.3, flat + 1.0, flat + 1.0, 0.0, noise)
-        indices = [index for index, _ in launched]
-        gains = np.array([gain for _, gain in launched])
-        process = fit_process(
-            rows[indices], gains, np.full(len(gains), noise), least_scale=LEAST_SCALE
-        )
-        means, sds = process.predict(rows)
-        works = working_chances(rows, seen)
-        seconds = expected_seconds(rows, situation.records, means)
-        best = max(0.0, float(np.max(means[indices])))
-        return Belief(means, sds, seconds, works, best, noise)
+        remaining = np.asarray(situation.remaining, dtype=int)
+        draws = np.random.default_rng(situation.seed).uniform(0, 1e-3, len(remaining))
+        if not len(seen):
+            depth = self._designs.depth[remaining]
+            chains = self._designs.branch[remaining] <= 1
+            return int(remaining[int(np.argmax(chains * 1000.0 + depth + draws))])
+        rows = self._designs.rows
+        gaps = np.abs(rows[remaining][:, None, :] - rows[list(seen)][None, :, :]).sum(axis=2)
+        wanted = gaps.min(axis=1) - 2.0 * self._designs.silent[remaining]
+        return int(remaining[int(np.argmax(wanted + draws))])
 
     def _is_done(self, belief: Belief, gains: Array, situation: Situation) -> bool:
+        measured = [r for r in situation.records if r.digest in self._servers and gain_of(r)]
         least = max(SLACK, belief.noise)
         top = int(np.argmax(gains))
-        if gains[top] > CERTAIN * least:
+        enough = LEAST_LAUNCHES
+        if not belief.is_counted:
+            enough = 2 * (LEAST_LAUNCHES + self._designs.rows.shape[1])
+        if len(measured) < enough or gains[top] > CERTAIN * SLACK:
             return False
         index = situation.remaining[top]
         self.why = (
@@ -135,12 +156,9 @@ class ModelSuggester:
         return True
 
 
-def gain_of(record: TrialRecord) -> float | None:
-    """Log ratio to the baseline; None where nothing was measured."""
-    ratio = record.vs_baseline
-    if record.state not in ("complete", "pruned") or not ratio or ratio <= 0:
-        return None
-    return math.log(ratio)
+def make_model_suggester(ground: Ground) -> ModelSuggester:
+    """The suggester behind `search.sampler: model`."""
+    return ModelSuggester(ground)
 
 
 def launch_noise(records: Sequence[TrialRecord]) -> float:
@@ -155,36 +173,26 @@ def launch_noise(records: Sequence[TrialRecord]) -> float:
     return max(0.005, statistics.stdev(gains))
 
 
-def expected_gains(belief: Belief, remaining: Sequence[int]) -> Array:
-    """Expected improvement of each remaining server over the best, in log units."""
-    means, sds = belief.means[remaining], belief.sds[remaining]
-    gains: Array = expected_excess(means - belief.best, sds) * belief.works[remaining]
-    return gains
-
-
-def working_chances(rows: Array, seen: list[tuple[int, TrialRecord]]) -> Array:
+def working_chances(rows: Array, ran: Sequence[int], failed: Sequence[int]) -> Array:
     """Chance that each server runs, from the launches near it that failed by their own fault."""
-    failed = [index for index, record in seen if gain_of(record) is None]
     if not failed:
         return np.ones(len(rows))
-    ran = [index for index, record in seen if gain_of(record) is not None]
-    against = _nearness(rows, rows[failed])
-    for_it = _nearness(rows, rows[ran]) if ran else np.zeros(len(rows))
+    for_it, against = _nearness(rows, ran), _nearness(rows, failed)
     chances: Array = (for_it + 0.5) / (for_it + against + 0.5)
     return chances
 
 
-def _nearness(rows: Array, others: Array) -> Array:
-    squares = ((rows[:, None, :] - others[None, :, :]) ** 2).sum(axis=2)
+def _nearness(rows: Array, others: Sequence[int]) -> Array:
+    squares = ((rows[:, None, :] - rows[list(others)][None, :, :]) ** 2).sum(axis=2)
     near: Array = np.exp(-8.0 * squares).sum(axis=1)
     return near
 
 
-def expected_seconds(rows: Array, records: Sequence[TrialRecord], means: Array) -> Array:
+def expected_seconds(records: Sequence[TrialRecord], means: Array) -> Array:
     """Seconds a launch of each server takes: what launching took, measuring by its speed."""
     known = [r.seconds for r in records if r.seconds.total > 0 and r.state != "failed"]
     if not known:
-        return np.ones(len(rows))
+        return np.ones(len(means))
     measuring = statistics.median(s.measure + s.warm_up for s in known)
     other = statistics.median(s.total - s.measure - s.warm_up for s in known)
     seconds: Array = np.maximum(1e-3, other + measuring * np.exp(-np.clip(means, -2.0, 2.0)))

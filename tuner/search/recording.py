@@ -11,11 +11,12 @@ from typing import Any
 
 from tuner.args import Params, ServerArgs
 from tuner.errors import FailureKind, TrialFailure
-from tuner.measure.records import Acceptance, LoadSummary, Measurement
+from tuner.measure.records import Acceptance, LoadPoint, LoadSummary, Measurement
 from tuner.measure.statistics import log_ratios, mean_interval
-from tuner.search.bench import Bench, ServerRun
+from tuner.search.bench import Bench, ServerRun, blocks_at
 from tuner.search.history import History
 from tuner.search.local_runner import effective_digest
+from tuner.search.model_data import COLUMNS, block_counts
 from tuner.store.record import (
     AcceptanceRecord,
     ArgsRecord,
@@ -66,7 +67,9 @@ def finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def load_point_record(summary: LoadSummary) -> LoadPointRecord:
+def load_point_record(
+    summary: LoadSummary, counts: Mapping[str, list[float]] | None = None
+) -> LoadPointRecord:
     """A load point's summary as stored; a block without a value is 0, which no metric can be."""
     return LoadPointRecord(
         load=summary.load.label,
@@ -75,10 +78,21 @@ def load_point_record(summary: LoadSummary) -> LoadPointRecord:
             name: [value if math.isfinite(value) else 0.0 for value in values]
             for name, values in summary.per_block.items()
         },
+        block_counts=dict(counts or {}),
         requests=summary.requests,
         errors=summary.errors,
         acceptance=acceptance_record(summary.acceptance),
     )
+
+
+def counts_at(run: ServerRun, load: LoadPoint) -> dict[str, list[float]]:
+    """What every block at a load point counted; client-bound blocks are left out."""
+    rows = [
+        block_counts(block, run.block_acceptance.get((load, block.index)))
+        for block in blocks_at(run, load)
+        if not block.is_client_bound
+    ]
+    return {name: [row[name] for row in rows] for name in COLUMNS} if rows else {}
 
 
 def _common(bench: Bench, attempt: Attempt) -> dict[str, Any]:
@@ -125,7 +139,10 @@ def measured_record(
         acceptance_per_position=list(acceptance.per_position) if acceptance else [],
         acceptance=acceptance_record(acceptance),
         metrics=finite(summary.metrics),
-        load_points=[load_point_record(each) for each in measurement.summaries],
+        load_points=[
+            load_point_record(each, counts_at(attempt.run, each.load))
+            for each in measurement.summaries
+        ],
         constraints=constraint_values(bench, attempt, summary, history),
         warnings=list(dict.fromkeys(attempt.run.warnings)),
     )

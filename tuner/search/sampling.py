@@ -35,6 +35,7 @@ class Ground:
         maximize: direction of the objective.
         launches: the budget of launches, the baseline's included.
         engine: for samplers that know what a server's arguments mean.
+        metric, load: the objective's; "" unknown.
     """
 
     space: SearchSpace
@@ -43,6 +44,8 @@ class Ground:
     maximize: bool = True
     launches: int = 30
     engine: Engine | None = None
+    metric: str = ""
+    load: str = ""
 
 
 @dataclass(frozen=True, slots=True)

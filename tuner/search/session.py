@@ -12,12 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from tuner.config.engine import ReplayConfig
 from tuner.config.loader import LoadedStudy
 from tuner.config.study import LocalExecution
 from tuner.engines.catalog import get_engine
 from tuner.events import Notice, Observer
 from tuner.host.fingerprint import Subject, take
+from tuner.measure.landscape import read_landscape
 from tuner.measure.metrics import summarize
 from tuner.measure.prompts import build_workload
 from tuner.measure.records import Measurement
@@ -35,6 +38,7 @@ from tuner.search.placement import (
     plan_seats,
     require_local,
 )
+from tuner.search.replay_runner import ReplayRunner
 from tuner.search.sampling import Ground
 from tuner.search.seats import SeatRunner
 from tuner.search.study import OpenStudy, open_study
@@ -82,6 +86,8 @@ class Session:
             self.bench.objective.maximize,
             config.budget.launches,
             self.bench.engine,
+            self.bench.objective.metric,
+            self.bench.objective.load.label,
         )
 
 
@@ -152,13 +158,15 @@ def make_runner(loaded: LoadedStudy, opened: OpenStudy) -> Iterator[ServerRunner
         UsageError: `execution:` asks for what this machine does not have.
         HostError: other workers hold the devices.
     """
-    execution = loaded.config.execution
+    execution, engine = loaded.config.execution, loaded.config.engine
+    if isinstance(engine, ReplayConfig):
+        yield ReplayRunner(read_landscape(Path(engine.landscape)), loaded.config.search.seed)
+        return
     assert isinstance(execution, LocalExecution)
-    is_replayed = loaded.config.engine.kind == "replay"
-    devices = () if is_replayed else host_devices(execution, os.environ)
+    devices = host_devices(execution, os.environ)
     is_leased = opened.store.is_shared and bool(devices)
-    if is_replayed or not (needs_seats(execution) or is_leased):
-        yield LocalRunner(is_simulated=loaded.config.engine.kind == "fake")
+    if not (needs_seats(execution) or is_leased):
+        yield LocalRunner(is_simulated=engine.kind == "fake")
         return
     with contextlib.ExitStack() as stack:
         if is_leased:

@@ -66,11 +66,16 @@ class AcceptanceRecord(Record):
 
 
 class LoadPointRecord(Record):
-    """One load point of a trial: pooled metrics and the per-block series."""
+    """One load point of a trial: pooled metrics and the per-block series.
+
+    `block_counts` holds per block what was counted: tokens, seconds, requests, steps, drafted,
+    accepted; counters that the engine does not report are null.
+    """
 
     load: str
     metrics: dict[str, Number] = Field(default_factory=dict)
     per_block: dict[str, list[Number]] = Field(default_factory=dict)
+    block_counts: dict[str, list[Number]] = Field(default_factory=dict)
     requests: int = 0
     errors: int = 0
     acceptance: AcceptanceRecord | None = None

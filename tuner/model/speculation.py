@@ -1,0 +1,185 @@
+"""Owns `SpeculationModel`: tokens per second = tokens per step ÷ seconds per step.
+
+Counters are exact and clocks are noisy. So acceptance is learned from counters, the clock from
+the blocks of all launches together, and a server is judged by its counters on that clock. What
+this does not explain is learned by a process on the residual, which weighs as much as it must.
+With wall-clock numbers only, that process is all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.model.clock import Clock, fit_clock
+from tuner.model.drafting import counted_per_token, fit_drafting, silent_chances
+from tuner.model.gaussian import Array, Prior, fit_process
+from tuner.model.observation import (
+    ACCEPTED,
+    BASELINE,
+    DRAFTED,
+    REQUESTS,
+    SECONDS,
+    STEPS,
+    TOKENS,
+    Designs,
+    Observation,
+    with_baseline_counts,
+)
+
+PLAIN_PRIOR = Prior(mean=0.0, scale=0.2)
+RESIDUAL_PRIOR = Prior(mean=0.0, scale=0.03, widest=3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Log speed ratio to the baseline of every server, with its standard deviation.
+
+    `counts` (steps, drafts, verified tokens, draft passes per token) is None without counters.
+    """
+
+    means: Array
+    sds: Array
+    counts: Array | None = None
+    clock: Clock | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationModel:
+    """Fitted to the launches so far; predicts every server of the designs."""
+
+    prediction: Prediction
+
+    @classmethod
+    def fit(
+        cls, designs: Designs, observations: Sequence[Observation], noise: float
+    ) -> SpeculationModel:
+        """Fit to launches; `noise` is by how much one launch differs from another, in logs."""
+        baselines = [with_baseline_counts(o) for o in observations if o.server == BASELINE]
+        launches = [o for o in observations if o.server != BASELINE]
+        counted = [o for o in launches if o.is_counted]
+        baselines = [o for o in baselines if o.is_counted]
+        if not counted or not baselines:
+            return cls(_plain(designs, launches, noise))
+        return cls(_mechanistic(designs, [*baselines, *counted], launches, noise))
+
+    def predict(self, servers: Sequence[int]) -> tuple[Array, Array]:
+        """Mean log speed ratio and standard deviation of some servers."""
+        chosen = np.asarray(servers, dtype=int)
+        return self.prediction.means[chosen], self.prediction.sds[chosen]
+
+
+def _plain(designs: Designs, launches: Sequence[Observation], noise: float) -> Prediction:
+    """Interpolated wall-clock ratios."""
+    known = [each for each in launches if np.isfinite(each.gain)]
+    if not known:
+        flat = np.zeros(designs.count)
+        return Prediction(flat, flat + PLAIN_PRIOR.scale)
+    servers = [each.server for each in known]
+    gains = np.array([each.gain for each in known])
+    noises = np.full(len(gains), noise)
+    process = fit_process(designs.rows[servers], gains, noises, PLAIN_PRIOR)
+    return Prediction(*process.predict(designs.rows))
+
+
+def _mechanistic(
+    designs: Designs,
+    timed: Sequence[Observation],
+    launches: Sequence[Observation],
+    noise: float,
+) -> Prediction:
+    counted = [each for each in timed if each.server != BASELINE]
+    clock = _clock(designs, timed)
+    requests = _requests_per_token(timed)
+    known = counted_per_token(designs, counted)
+    drafting = fit_drafting(designs, counted)
+    idle = np.array([[requests, 1.0, 0.0, 0.0, 0.0]])
+
+    def log_speed(counts: Array) -> Array:
+        full = np.column_stack([np.full(len(counts), requests), counts])
+        gains: Array = np.log(clock.time(idle)) - np.log(clock.time(full))
+        return gains
+
+    counts = drafting.counts(designs)
+    deviations = [
+        log_speed(drafting.counts(designs, **{name: 1.0})) - log_speed(counts)
+        for name in ("level", "coverage")
+    ]
+    for server, exact in known.items():
+        counts[server] = exact
+    launched = np.array(list(known), dtype=int)
+    variances = sum(deviation**2 for deviation in deviations)
+    assert not isinstance(variances, int)
+    variances[launched] = 0.0
+    means = log_speed(counts)
+    full = np.column_stack([np.full(designs.count, requests), counts])
+    variances = variances + clock.relative_sd(full) ** 2 * 0.5
+    is_silent = {each.server: bool(each.totals[DRAFTED] == 0) for each in counted}
+    chances = silent_chances(designs, is_silent)
+    means, variances = (
+        (1 - chances) * means,
+        (1 - chances) * variances + chances * (1 - chances) * means**2,
+    )
+    residual_means, residual_sds = _residuals(designs, launches, clock, means, noise)
+    return Prediction(means + residual_means, np.sqrt(variances + residual_sds**2), counts, clock)
+
+
+def _features(designs: Designs, each: Observation) -> Array:
+    """Counts of every block of a launch, as the clock takes them."""
+    blocks = each.blocks
+    verified = blocks[:, DRAFTED]
+    drafts = passes = np.zeros(len(blocks))
+    if each.server != BASELINE:
+        drafts = verified / max(designs.nodes[each.server], 1.0)
+        passes = drafts * designs.passes[each.server]
+    return np.stack([blocks[:, REQUESTS], blocks[:, STEPS], drafts, verified, passes], axis=1)
+
+
+def _clock(designs: Designs, timed: Sequence[Observation]) -> Clock:
+    base = np.concatenate([each.blocks for each in timed if each.server == BASELINE])
+    step_s = float(np.median(base[:, SECONDS] / base[:, TOKENS]))
+    counts = np.concatenate([_features(designs, each) for each in timed])
+    seconds = np.concatenate([each.blocks[:, SECONDS] for each in timed])
+    return fit_clock(counts, seconds, step_s)
+
+
+def _requests_per_token(timed: Sequence[Observation]) -> float:
+    totals = sum(each.totals for each in timed)
+    assert not isinstance(totals, int)
+    return float(totals[REQUESTS] / totals[TOKENS])
+
+
+def _residuals(
+    designs: Designs,
+    launches: Sequence[Observation],
+    clock: Clock,
+    means: Array,
+    noise: float,
+) -> tuple[Array, Array]:
+    """What the clock does not explain: by block where counted, by wall clock elsewhere."""
+    servers, values, noises = [], [], []
+    for each in launches:
+        if each.is_counted:
+            seconds = each.blocks[:, SECONDS]
+            logs = np.log(clock.time(_features(designs, each))) - np.log(seconds)
+            values.append(float(np.median(logs)))
+        elif np.isfinite(each.gain):
+            values.append(each.gain - float(means[each.server]))
+        else:
+            continue
+        servers.append(each.server)
+        noises.append(float(np.hypot(noise, clock.spread / np.sqrt(max(len(each.blocks), 1)))))
+    if not servers:
+        return np.zeros(designs.count), np.full(designs.count, RESIDUAL_PRIOR.scale)
+    process = fit_process(
+        designs.rows[servers], np.array(values), np.array(noises), RESIDUAL_PRIOR
+    )
+    return process.predict(designs.rows)
+
+
+def accepted_per_token(launch: Observation) -> float:
+    """Accepted draft tokens per token of a counted launch."""
+    total = launch.totals
+    return float(total[ACCEPTED] / total[TOKENS])
