@@ -1,4 +1,4 @@
-"""Owns the commands about what is deployed: export."""
+"""Owns the commands about what is deployed: export, verify."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tuner.cli.options import JSON, STUDY
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(export)
+    app.command()(verify)
 
 
 def export(
@@ -64,3 +65,38 @@ def export(
         say_json({"files": files, "flags": list(done.subject.flags)})
     else:
         say(*files, f"Start it with {done.folder / 'launch.sh'}")
+
+
+ROUNDS = Annotated[
+    int | None,
+    typer.Option(min=1, help="Launches of each server; default 1, beside a baseline 2."),
+]
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An exported bundle.")],
+    baseline: Annotated[
+        bool,
+        typer.Option(
+            "--baseline", help="Judge against a baseline measured here, as on another machine."
+        ),
+    ] = False,
+    rounds: ROUNDS = None,
+    as_json: JSON = False,
+) -> None:
+    """Launch what was exported, measure it, compare it with the record.
+
+    Exit code 1: it is not what was measured. 4: measured on another machine; see --baseline.
+
+    Example: tuner verify results/quickstart/deploy
+    """
+    from tuner.cli.output import say, say_json
+    from tuner.cli.verify import FAILED, VerifyWish, verify_bundle, verify_lines
+
+    report = verify_bundle(VerifyWish(folder, baseline, rounds))
+    if as_json:
+        say_json(report.to_json())
+    else:
+        say(*verify_lines(report))
+    if not report.ok:
+        raise typer.Exit(FAILED)

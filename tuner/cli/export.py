@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.cli.diff import Diff, find_diff, running_args
+from tuner.cli.evidence import evidence_of
 from tuner.cli.output import narrate
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.engines.base import Engine
@@ -80,7 +81,8 @@ def export_study(wish: ExportWish) -> Exported:
     source = open_source(wish.study)
     subject = source.choose(wish.trial, allow)
     folder = wish.out or source.place.results.deploy_folder
-    files = build_bundle(source.engine, subject, folder=folder, targets=targets)
+    evidence = evidence_of(source.place, source.loaded, source.stored, subject)
+    files = build_bundle(source.engine, subject, folder=folder, targets=targets, evidence=evidence)
     return Exported(subject, folder, tuple(write_bundle(files, folder)))
 
 

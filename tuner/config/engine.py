@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
+from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, WithJsonSchema
 
 from tuner.config.base import Frozen, Issue, PositiveDuration
 from tuner.config.environment import check_name
@@ -142,3 +142,11 @@ EngineConfig = Annotated[
     SglangConfig | VllmConfig | LlamacppConfig | FakeConfig | ReplayConfig,
     Field(discriminator="kind"),
 ]
+
+
+def parse_engine(data: Mapping[str, Any]) -> EngineConfig:
+    """An engine section from plain JSON; raises ValueError for anything that is none."""
+    return _SECTION.validate_python(dict(data))
+
+
+_SECTION: TypeAdapter[EngineConfig] = TypeAdapter(EngineConfig)

@@ -15,6 +15,7 @@ from tuner.engines.dotenv import parse_env
 from tuner.errors import StoreError, UsageError
 from tuner.export import compose, kubernetes, manifest, systemd
 from tuner.export.containers import container_for, default_port
+from tuner.export.evidence import PROMPTS, Evidence, evidence_document, render_prompts
 from tuner.export.launch import FOLDER, parse_launch, render_launch
 from tuner.export.report import render_report
 from tuner.export.subject import Subject
@@ -26,7 +27,12 @@ TARGETS = ("compose", "kubernetes", "systemd")
 
 
 def build_bundle(
-    engine: Engine, subject: Subject, *, folder: Path, targets: Iterable[str] = ()
+    engine: Engine,
+    subject: Subject,
+    *,
+    folder: Path,
+    targets: Iterable[str] = (),
+    evidence: Evidence | None = None,
 ) -> dict[str, str]:
     """Every file of the bundle by name, parsed back and compared with the measured server.
 
@@ -35,23 +41,35 @@ def build_bundle(
         subject: what is exported.
         folder: where it will be written; a systemd unit names it.
         targets: any of TARGETS.
+        evidence: what `tuner verify` measures and compares with.
 
     Raises:
         StoreError: a file does not give back what was measured.
     """
     comment = _comment(subject)
-    files = dict(engine.render_config(subject.args))
-    files[LAUNCH] = render_launch(
-        engine.deploy_command(subject.args, FOLDER),
-        subject.args.env,
-        port=default_port(engine.kind),
-        comment=f"Starts {comment}",
-    )
+    files = start_files(engine, subject.args, f"Starts {comment}")
+    if evidence is not None:
+        files[PROMPTS] = render_prompts(evidence)
     files |= _target_files(engine, subject, files, folder, frozenset(targets))
     marks = ("lossy",) if engine.is_lossy(subject.args) or subject.trial.is_lossy else ()
     files[REPORT] = render_report(subject, marks, tuple(files), default_port(engine.kind))
-    files[manifest.NAME] = manifest.render_manifest(manifest.build_manifest(subject, marks, files))
+    content = manifest.build_manifest(subject, marks, files)
+    if evidence is not None:
+        content["evidence"] = evidence_document(evidence)
+    files[manifest.NAME] = manifest.render_manifest(content)
     check_files(files, engine)
+    return files
+
+
+def start_files(engine: Engine, args: ServerArgs, comment: str) -> dict[str, str]:
+    """What it takes to start a server: its configuration, environment and launch script."""
+    files = dict(engine.render_config(args))
+    files[LAUNCH] = render_launch(
+        engine.deploy_command(args, FOLDER),
+        args.env,
+        port=default_port(engine.kind),
+        comment=comment,
+    )
     return files
 
 
@@ -102,8 +120,7 @@ def write_bundle(files: Mapping[str, str], folder: Path) -> list[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
-            for name, text in files.items():
-                _write(fresh / name, text, 0o755 if name == LAUNCH else 0o644)
+            write_files(files, fresh)
             fresh.chmod(0o755)
             _swap(fresh, folder)
         finally:
@@ -111,6 +128,12 @@ def write_bundle(files: Mapping[str, str], folder: Path) -> list[Path]:
     except OSError as error:
         raise StoreError(f"{folder}: must be writable, got: {error.strerror}.") from error
     return [folder / name for name in files]
+
+
+def write_files(files: Mapping[str, str], folder: Path) -> None:
+    """Write the files into an existing folder; the launch script is executable."""
+    for name, text in files.items():
+        _write(folder / name, text, 0o755 if name == LAUNCH else 0o644)
 
 
 _AGAIN = "Export it again, and change settings by exporting another trial."

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner import __version__
-from tuner.export.subject import Subject
+from tuner.export.subject import Subject, reason_text
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -40,9 +40,11 @@ def build_manifest(
         "measured": _measured(subject),
         "valid_for": {"load": provenance.load, "prompts": provenance.digests.get("prompts", "")},
         "digests": dict(provenance.digests),
+        "driver": provenance.fingerprint.get("gpu_driver"),
         "fingerprint": dict(provenance.fingerprint),
         "marks": list(marks),
         "flags": list(subject.flags),
+        "refused_without_flags": {name: reason_text(name) for name in subject.flags},
         "files": {name: sha256(text) for name, text in sorted(files.items())},
     }
 

@@ -108,6 +108,11 @@ def choose(
     )
 
 
+def reason_text(name: str) -> str:
+    """Why a server is refused without this allowance."""
+    return _REASONS[name][0]
+
+
 def needed_allowances(
     trial: TrialRecord,
     finalist: FinalistRecord | None,

@@ -15,6 +15,7 @@ from tuner.events import Observer
 from tuner.measure.prompts import Workload
 from tuner.measure.records import Acceptance, Block, LoadPoint, Prompt
 from tuner.search.objective import Objective
+from tuner.server.command import LaunchCommand
 from tuner.store.record import Seconds
 
 
@@ -41,7 +42,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """One launch to be measured: the server, its prompts and load points, where files go."""
+    """One launch to be measured: the server, its prompts and load points, where files go.
+
+    `start` gives the command for a port where it is not the engine's own (a bundle's script).
+    """
 
     number: int
     args: ServerArgs
@@ -49,6 +53,11 @@ class LaunchPlan:
     loads: tuple[LoadPoint, ...]
     folder: Path
     label: str
+    start: Callable[[int], LaunchCommand] | None = None
+
+    def command(self, engine: Engine, port: int) -> LaunchCommand:
+        """What starts the server on 127.0.0.1:`port`."""
+        return self.start(port) if self.start else engine.command(self.args, port)
 
 
 @dataclass(slots=True)

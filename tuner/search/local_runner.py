@@ -75,7 +75,7 @@ class LocalRunner:
     ) -> Iterator[ServerProcess]:
         bench.observer(StageChanged(plan.number, "launching"))
         port = free_port()
-        command = bench.engine.command(plan.args, port)
+        command = plan.command(bench.engine, port)
         run.log_path = plan.folder / "server.log"
         with run.timing("launch"):
             server = ServerProcess.launch(
