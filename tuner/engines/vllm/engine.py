@@ -175,9 +175,8 @@ class VllmEngine:
     def wire(self, args: ServerArgs) -> Wire:
         """The streamed chat route.
 
-        Exact lengths need `ignore_eos` only. `min_tokens` would forbid the end-of-text token,
-        which changes the text, and versions before 0.14 or so do that without speculation only:
-        baseline and trial would write different things.
+        Exact lengths need `ignore_eos` only: `min_tokens` would forbid the end-of-text token,
+        which changes the text.
         """
         return openai_chat(self._served(args), extra_keys=("metrics",))
 
