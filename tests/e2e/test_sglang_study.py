@@ -138,7 +138,8 @@ def test_simulated_acceptance_is_reported_and_marked(folder: Path) -> None:
 
 def test_a_server_that_is_ready_and_dies_is_launched_once(folder: Path) -> None:
     content = study_of(2, {})
-    content["space"]["parameters"]["steps"]["int"] = [2, 2]
+    steps = {"flag": "speculative-num-steps", "choices": [2], "when": EAGLE3}
+    content["space"]["parameters"]["steps"] = steps
     content["space"]["start"][0]["steps"] = 2
     content["budget"]["launches"] = 4
     result, _ = run(folder, content)

@@ -69,14 +69,15 @@ class SglangEngine:
 
     def canonicalize(self, params: Params, space: SearchSpace) -> ServerArgs:
         """Fixed arguments with a point of the space applied, as SGLang would resolve them."""
-        return canonical(self._asked(params, space))
+        return canonical(self.asked(params, space))
 
     def rewrites(self, params: Params, space: SearchSpace) -> list[Violation]:
         """Rules by which SGLang replaces something that a point asks for: why points are one
         server."""
-        return [Violation(r.name, r.text) for r in rewritten(self._asked(params, space))]
+        return [Violation(r.name, r.text) for r in rewritten(self.asked(params, space))]
 
-    def _asked(self, params: Params, space: SearchSpace) -> ServerArgs:
+    def asked(self, params: Params, space: SearchSpace) -> ServerArgs:
+        """Fixed arguments with a point applied, word for word: not yet canonical."""
         raw = self._raw()
         flags, env = dict(raw.flags), dict(raw.env)
         for name, value in params.items():

@@ -1,0 +1,174 @@
+"""The real SGLang's own code without a server: its resolver against the rule table on every point
+of the shipped spaces, its parser on exported files, its flags.
+
+Needs TUNER_SGLANG_VENV and TUNER_REAL_ENGINES (see test_sglang_study.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.args import ServerArgs
+from tuner.config.engine import SglangConfig
+from tuner.config.loader import load_study
+from tuner.engines.base import Resolution
+from tuner.engines.sglang.canonical import canonical
+from tuner.engines.sglang.engine import SglangEngine
+from tuner.engines.sglang.facts import unknown_flags
+from tuner.engines.sglang.render import argv_of
+from tuner.engines.sglang.rules import REFUSALS, violations
+from tuner.server.command import LaunchCommand
+from tuner.server.oneshot import run_command
+from tuner.space import SearchSpace, build_space
+
+VENV = Path(os.environ.get("TUNER_SGLANG_VENV", "/nowhere"))
+SHIM = Path(os.environ.get("TUNER_REAL_ENGINES", "../shared/real_engines")) / "sglang_shim"
+ROOT = Path(__file__).parents[2]
+SPACES = sorted(path.name for path in (ROOT / "search_spaces").glob("sglang-*.yaml"))
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not VENV.is_dir(), reason="TUNER_SGLANG_VENV names no environment"),
+]
+ENV = {"PYTHONPATH": str(SHIM.resolve()), "TRITON_INTERPRET": "1", "HF_HUB_OFFLINE": "1"}
+AT_PARSE = {rule.name for rule in REFUSALS if rule.when == "parse"}
+
+
+def engine(**section: Any) -> SglangEngine:
+    fields: dict[str, Any] = {
+        "model": str(VENV / "models" / "tiny"),
+        "draft_model": str(VENV / "models" / "tiny-eagle3"),
+        "executable": str(VENV / "bin" / "python"),
+        "env": ENV,
+    }
+    return SglangEngine(SglangConfig(kind="sglang", **{**fields, **section}), inherited={})
+
+
+def resolve(adapter: SglangEngine, servers: list[ServerArgs]) -> list[Resolution]:
+    command = adapter.preflight(servers)
+    assert command is not None
+    done = run_command(command, timeout_s=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return adapter.parse_preflight(done.stdout, servers)
+
+
+def space_of(name: str, folder: Path) -> SearchSpace:
+    study = folder / "study.yaml"
+    study.write_text(
+        "name: s\nengine: {kind: sglang, model: /m, draft_model: /d}\n"
+        f"space: {{include: [{ROOT / 'search_spaces' / name}]}}\n"
+        "workload: {prompts: {builtin: mixed}}\nobjective: {maximize: output_tokens_per_s}\n"
+    )
+    return build_space(load_study(study))
+
+
+def test_the_table_and_the_resolver_agree_on_every_point(tmp_path: Path) -> None:
+    """What the table refuses at parse, SGLang refuses; what it rewrites, SGLang rewrites so."""
+    adapter = engine()
+    asked = [
+        adapter.asked(point, space)
+        for space in (space_of(name, tmp_path) for name in SPACES)
+        for point in space.points()
+    ]
+    assert len(asked) > 200
+    for args, found in zip(asked, resolve(adapter, asked), strict=True):
+        ours = canonical(args)
+        broken = {v.rule for v in violations(ours, adapter.parse_facts({}))}
+        assert bool(found.error) == bool(broken & AT_PARSE), (args.flags, broken, found.error)
+        if found.canonical is not None:
+            assert canonical(found.canonical) == ours, args.flags
+
+
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"speculative-algorithm": "FOO"}, "algorithm-known"),
+    ({"speculative-eagle-topk": 2}, "all-three-or-none"),
+    ({"speculative-num-steps": 2}, "all-three-or-none"),
+    ({"page-size": 64, "attention-backend": "torch_native", "speculative-num-steps": 2,
+      "speculative-eagle-topk": 2, "speculative-num-draft-tokens": 4}, "paged-tree"),
+    ({"attention-backend": "flex_attention", "speculative-num-steps": 2,
+      "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 3}, "draft-backend"),
+    ({"speculative-use-rejection-sampling": True, "speculative-num-steps": 2,
+      "speculative-eagle-topk": 2, "speculative-num-draft-tokens": 4}, "rejection-sampling"),
+    ({"speculative-draft-window-size": -1}, "draft-window"),
+    ({"speculative-draft-sink-size": 4}, "draft-window"),
+    ({"speculative-algorithm": "DFLASH", "speculative-dflash-block-size": 8,
+      "speculative-num-draft-tokens": 4}, "dflash-block"),
+    ({"speculative-algorithm": "DFLASH", "device": "cpu"}, "device"),
+    ({"speculative-algorithm": "NGRAM", "page-size": 16}, "paged-ngram"),
+    ({"speculative-adaptive": True, "speculative-num-steps": 4,
+      "speculative-eagle-topk": 1}, "adaptive-steps"),
+    ({"chunked-prefill-size": 1000, "page-size": 64}, "chunk-of-pages"),
+]  # fmt: skip
+
+
+def test_illegal_combinations_are_refused_by_both() -> None:
+    adapter = engine(args={"speculative-algorithm": "EAGLE3"})
+    base = adapter.asked({}, SearchSpace(()))
+    servers = [base.replace({"attention-backend": "triton", **flags}) for flags, _ in ODD]
+    for args, (flags, rule), found in zip(servers, ODD, resolve(adapter, servers), strict=True):
+        assert found.error, flags
+        assert rule in {v.rule for v in violations(canonical(args), adapter.parse_facts({}))}
+
+
+def test_flags_and_version_are_discovered() -> None:
+    adapter = engine()
+    outputs = {}
+    for name, command in adapter.fact_commands().items():
+        done = run_command(command, timeout_s=120)
+        outputs[name] = f"{done.stdout}\n{done.stderr}"
+    facts = adapter.parse_facts(outputs)
+    assert facts.version.startswith("0.5.")
+    assert facts.flags is not None
+    assert len(facts.flags) > 400
+    assert unknown_flags(adapter.fixed_args(), facts) == []
+    assert [v.rule for v in unknown_flags(ServerArgs({"zzz": 1}), facts)] == ["flag-known"]
+
+
+PARSE = """
+import json, sys
+from sglang.srt.server_args import prepare_server_args
+found = []
+for argv in json.load(sys.stdin):
+    args = prepare_server_args(argv)
+    names = args.__struct_fields__ if hasattr(args, "__struct_fields__") else vars(args)
+    found.append({n: repr(getattr(args, n)) for n in names if not n.startswith("_")})
+print("parsed:" + json.dumps(found))
+"""
+
+EXPORTED = [
+    {"speculative-algorithm": "EAGLE3", "speculative-num-steps": 3, "tp-size": 2,
+     "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 4, "trust-remote-code": True},
+    {"disable-cuda-graph": True, "enable-tf32-matmul": False, "mem-fraction-static": 0.85},
+    {"served-model-name": "off", "cuda-graph-bs-decode": [1, 2, 4], "dtype": "bfloat16",
+     "cuda-graph-config": {"decode": {"backend": "full", "max_bs": 4}}},
+    {"served-model-name": "null", "chat-template": "-strange", "log-level": "info",
+     "json-model-override-args": '{"a": "b c"}', "allowed-media-domains": ["a", "b"]},
+]  # fmt: skip
+
+
+def test_the_exported_file_is_read_by_sglangs_own_parser(tmp_path: Path) -> None:
+    adapter = engine()
+    servers = [adapter.fixed_args().replace(flags) for flags in EXPORTED]
+    rows = []
+    for number, args in enumerate(servers):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, text in adapter.render_config(args).items():
+            (folder / name).write_text(text)
+        rows.append(list(adapter.deploy_command(args, str(folder)).argv[3:]))
+    rows += [argv_of(args) for args in servers]
+    command = LaunchCommand(
+        (str(VENV / "bin" / "python"), "-c", PARSE), ENV, stdin=json.dumps(rows)
+    )
+    done = run_command(command, timeout_s=120)
+    line = next((x for x in done.stdout.splitlines() if x.startswith("parsed:")), "")
+    assert line, done.stderr[-2000:]
+    found = json.loads(line.removeprefix("parsed:"))
+    half = len(servers)
+    for exported, measured in zip(found[:half], found[half:], strict=True):
+        assert {**exported, "config": ""} == {**measured, "config": ""}
