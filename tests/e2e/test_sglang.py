@@ -1,5 +1,5 @@
-"""The real SGLang's own code without a server: its resolver against the rule table on every point
-of the shipped spaces, its parser on exported files, its flags.
+"""The real SGLang's own code: its resolver against the rule table on every point of the shipped
+spaces, its parser on exported files, its flags; and a server started from its exported file.
 
 Needs TUNER_SGLANG_VENV and TUNER_REAL_ENGINES (see test_sglang_study.py).
 """
@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tuner.args import ServerArgs
@@ -24,6 +25,9 @@ from tuner.engines.sglang.render import argv_of
 from tuner.engines.sglang.rules import REFUSALS, violations
 from tuner.server.command import LaunchCommand
 from tuner.server.oneshot import run_command
+from tuner.server.ports import free_port
+from tuner.server.process import ServerProcess
+from tuner.server.readiness import wait_ready
 from tuner.space import SearchSpace, build_space
 
 VENV = Path(os.environ.get("TUNER_SGLANG_VENV", "/nowhere"))
@@ -172,3 +176,39 @@ def test_the_exported_file_is_read_by_sglangs_own_parser(tmp_path: Path) -> None
     half = len(servers)
     for exported, measured in zip(found[:half], found[half:], strict=True):
         assert {**exported, "config": ""} == {**measured, "config": ""}
+
+
+def test_a_server_started_from_its_exported_file_is_the_measured_one(tmp_path: Path) -> None:
+    adapter = engine(
+        args={
+            "device": "cpu", "attention-backend": "triton", "disable-cuda-graph": True,
+            "skip-server-warmup": True, "mem-fraction-static": 0.3, "max-total-tokens": 4096,
+            "max-running-requests": 8, "speculative-algorithm": "NEXTN",
+            "speculative-draft-load-format": "dummy", "speculative-num-steps": 2,
+            "speculative-eagle-topk": 1, "speculative-num-draft-tokens": 8,
+        }
+    )  # fmt: skip
+    args = adapter.fixed_args().replace({"speculative-algorithm": "EAGLE3"})
+    for name, text in adapter.render_config(args).items():
+        (tmp_path / name).write_text(text)
+    assert (
+        adapter.parse_config(
+            {name: (tmp_path / name).read_text() for name in ("server.yaml", "server.env")}
+        )
+        == args
+    )
+    port = free_port()
+    deployed = adapter.deploy_command(args, str(tmp_path))
+    command = LaunchCommand(
+        (*deployed.argv, "--host", "127.0.0.1", "--port", str(port)), deployed.env
+    )
+    with ServerProcess.launch(command, port=port, log_path=tmp_path / "server.log") as server:
+        ready = wait_ready(
+            server, adapter.probe(args), timeout_s=120, hard_cap_s=240, classify=adapter.classify
+        )
+        assert ready.identity == str(VENV / "models" / "tiny")
+        path = adapter.effective_path()
+        effective = adapter.parse_effective(httpx.get(f"{server.base_url}{path}").text)
+    assert effective["speculative-num-draft-tokens"] == 3
+    assert effective["version"].startswith("0.5.")
+    assert [drift.name for drift in adapter.drift(args, effective)] == ["disable-overlap-schedule"]

@@ -147,7 +147,8 @@ def test_a_server_that_is_ready_and_dies_is_launched_once(folder: Path) -> None:
     assert len(died) == 1
     assert "it was ready and died: RuntimeError" in died[0].reason
     assert died[0].value is None
-    assert died[0].seconds.total < 60
+    baseline = result.records[0]
+    assert died[0].seconds.total < baseline.seconds.launch + 45  # known soon after it was ready
     launched = [json.dumps(r.requested_args.flags, sort_keys=True) for r in result.records]
     assert launched.count(json.dumps(died[0].requested_args.flags, sort_keys=True)) == 1
     assert result.recommendation.verdict == "keep_baseline"
