@@ -15,17 +15,16 @@ space:
     steps: {flag: speculative-num-steps, int: [1, 7]}
     topk: {flag: speculative-eagle-topk, choices: [1, 2, 4, 8]}
     draft_tokens: {flag: speculative-num-draft-tokens, choices: [4, 8, 16, 32]}
-  constraints: %s
 workload: {prompts: {builtin: mixed}}
 objective: {maximize: output_tokens_per_s}
 """
 
 
-def report_of(folder: Path, constraints: str) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
+def report_of(folder: Path) -> tuple[dict[str, int], dict[str, tuple[str, int]]]:
     program = folder / "no-engine"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
-    (folder / "study.yaml").write_text(STUDY % (program, constraints))
+    (folder / "study.yaml").write_text(STUDY % program)
     report = check_study(folder / "study.yaml")
     counts = {rule.rule: (rule.kind, rule.points) for rule in report.rules}
     lines = "\n".join(check_lines(report))
@@ -34,15 +33,8 @@ def report_of(folder: Path, constraints: str) -> tuple[dict[str, int], dict[str,
 
 
 def test_the_two_rules_of_the_classic_space_are_named(tmp_path: Path) -> None:
-    space, rules = report_of(tmp_path, "[]")
+    space, rules = report_of(tmp_path)
     assert space == {"points": 112, "distinct": 71, "infeasible": 20, "duplicates": 21}
     assert rules == {
         "topk-1-is-a-chain": ("duplicate", 21), "tree-capacity": ("infeasible", 20),
     }  # fmt: skip
-
-
-def test_a_constraint_of_the_space_counts_as_its_own_rule(tmp_path: Path) -> None:
-    space, rules = report_of(tmp_path, '["topk == 1"]')
-    assert space["infeasible"] == 84
-    assert rules["constraint"] == ("infeasible", 84)
-    assert rules["topk-1-is-a-chain"] == ("duplicate", 21)
