@@ -14,6 +14,7 @@ from tuner.config.base import nearest
 from tuner.config.checking import check_model, piece
 from tuner.config.document import DocPath, Document
 from tuner.config.reading import read_document
+from tuner.config.shipped import PREFIX, include_path
 from tuner.config.space import ParameterConfig, SpaceFile
 
 
@@ -51,10 +52,13 @@ class Source:
                 yield (*section, index), text
 
 
-def gather_sources(study: Document) -> list[Source]:
-    """Every source of a study's space: what is included first, the study itself last."""
+def gather_sources(document: Document, prefix: DocPath = ("space",)) -> list[Source]:
+    """Every source of a study's space: what is included first, the study itself last.
+
+    With `prefix=()` the document is a space file itself.
+    """
     sources: list[Source] = []
-    _follow(Source(study, ("space",)), [study.path.resolve()], sources)
+    _follow(Source(document, prefix), [document.path.resolve()], sources)
     return sources
 
 
@@ -70,7 +74,7 @@ def _follow(source: Source, trail: list[Path], sources: list[Source]) -> None:
 def _include(
     source: Source, at: DocPath, name: str, trail: list[Path], sources: list[Source]
 ) -> None:
-    document, file = source.document, source.document.path.parent / name
+    document, file = source.document, include_path(name, source.document.path.parent)
     real = file.resolve()
     if real in trail:
         message = f"must not include itself, got {name}"
@@ -82,7 +86,8 @@ def _include(
         message = f"must name a space file relative to {document.label}, got {name}"
         document.problems.append(document.problem(at, message, _near_file(file, name)))
     else:
-        label = os.path.normpath(Path(document.label).parent / name)
+        is_shipped = name.startswith(PREFIX)
+        label = name if is_shipped else os.path.normpath(Path(document.label).parent / name)
         included = read_document(file, label)
         if included.value is not None:
             check_model(included, SpaceFile)
@@ -93,4 +98,10 @@ def _near_file(file: Path, name: str) -> str:
     if not file.parent.is_dir():
         return f"There is no folder {os.path.normpath(file.parent)}."
     near = nearest(file.name, (entry.name for entry in file.parent.glob("*.yaml")))
-    return f"Did you mean {Path(name).parent / near}?" if near else "Check the path."
+    if not near:
+        return "Check the path."
+    return f"Did you mean {PREFIX if name.startswith(PREFIX) else ''}{_beside(name, near)}?"
+
+
+def _beside(name: str, near: str) -> str:
+    return near if name.startswith(PREFIX) else str(Path(name).parent / near)

@@ -17,7 +17,8 @@ from tuner.config.checking import check_model
 from tuner.config.document import DocPath, Document
 from tuner.config.includes import Source, gather_sources
 from tuner.config.reading import read_document
-from tuner.config.space import ParameterConfig
+from tuner.config.shipped import include_path
+from tuner.config.space import ParameterConfig, SpaceFile
 from tuner.config.space_rules import MergedSpace, check_conditions, check_constraints, merge
 from tuner.config.start_rules import check_start
 from tuner.config.study import StudyConfig
@@ -82,6 +83,20 @@ def load_study(path: Path) -> LoadedStudy:
     return _loaded(document, sources, space)
 
 
+def load_space(path: Path) -> Mapping[str, ParameterConfig]:
+    """The parameters of a space file and what it includes; raises ConfigError."""
+    document = read_document(path)
+    if document.value is None:
+        raise ConfigError(document.problems)
+    check_model(document, SpaceFile)
+    sources = gather_sources(document, prefix=())
+    space = merge(sources)
+    problems = list(dict.fromkeys(p for source in sources for p in source.document.problems))
+    if problems:
+        raise ConfigError(sorted(problems, key=_order))
+    return {name: d.config for name, d in space.declared.items() if d.config is not None}
+
+
 def _check_rules(document: Document, sources: list[Source]) -> MergedSpace:
     space = merge(sources)
     check_conditions(space)
@@ -135,9 +150,11 @@ def absolute_paths(value: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     study = copy.deepcopy(dict(value))
     load = study.get("workload", {}).get("load") or []
     traces = [("workload", "load", index, "trace") for index in range(len(load))]
-    includes = study.get("space", {}).get("include") or []
-    included = [("space", "include", index) for index in range(len(includes))]
-    for path in (*_ALWAYS_PATHS, *traces, *included):
+    space = study.get("space", {})
+    if space.get("include"):
+        names = space["include"]
+        space["include"] = [str(include_path(name, folder).resolve()) for name in names]
+    for path in (*_ALWAYS_PATHS, *traces):
         _replace(study, path, folder, only_dotted=False)
     for path in _MAYBE_PATHS:
         _replace(study, path, folder, only_dotted=True)

@@ -220,7 +220,8 @@ class SpaceFile(Frozen):
     """A search space for studies to include."""
 
     include: list[str] = Field(
-        default_factory=list, description="More space files, relative to this file."
+        default_factory=list,
+        description="More space files, relative to this file, or shipped:NAME.yaml.",
     )
     parameters: dict[str, ParameterConfig] = Field(
         default_factory=dict, description="Parameters by name, in order."
@@ -235,7 +236,8 @@ class SpaceConfig(Frozen):
     """What is searched: included space files, inline parameters, constraints, start points."""
 
     include: list[str] = Field(
-        default_factory=list, description="Space files, relative to the study file."
+        default_factory=list,
+        description="Space files, relative to the study file, or shipped:NAME.yaml.",
     )
     parameters: dict[str, ParameterConfig] = Field(
         default_factory=dict, description="Parameters by name, in order, after the included ones."

@@ -60,14 +60,14 @@ def _wait(answers: Any, ranks: list[Any], deadline: float) -> dict[str, Any]:
 
 
 def _rank(rank: int, request: dict[str, Any], folder: str, answers: Any) -> None:
-    import torch.distributed as dist
-
     try:
+        import torch.distributed as dist
+
         device = _join(rank, request, folder)
         rows = [_size(size, request, device) for size in request["sizes"]]
         dist.barrier()
         dist.destroy_process_group()
-    except (RuntimeError, ValueError, OSError) as error:
+    except (ImportError, RuntimeError, ValueError, OSError) as error:
         answers.put({"rows": [], "error": f"rank {rank}: {type(error).__name__}: {error}"[:500]})
         raise SystemExit(1) from error
     if rank == 0:

@@ -1,0 +1,91 @@
+"""Owns the command `tuner doctor`: checks as lines, their sum, the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import JSON, study_names
+
+if TYPE_CHECKING:
+    from tuner.host.checkup import Check
+
+UNFIT = 3
+"""Exit code when a check failed: the host or the engine is at fault."""
+
+MAYBE_STUDY = Annotated[
+    str,
+    typer.Argument(
+        metavar="[STUDY]",
+        help="A study file, or the name of one under results/; only the machine when left out.",
+        autocompletion=study_names,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command()(doctor)
+
+
+def doctor(study: MAYBE_STUDY = "", as_json: JSON = False) -> None:
+    """Check the machine, and a study's engine, draft and database: ok, warn or fail.
+
+    Exits with 3 when something failed. Nothing is launched, stopped or written.
+
+    Example: tuner doctor studies/quickstart.yaml
+    """
+    from tuner.cli.output import say, say_json
+
+    checks = examine(study)
+    is_fit = all(check.state != "fail" for check in checks)
+    if as_json:
+        say_json({"ok": is_fit, "checks": [check.to_json() for check in checks]})
+    else:
+        say(*doctor_lines(checks))
+    if not is_fit:
+        raise typer.Exit(UNFIT)
+
+
+def examine(study: str) -> list[Check]:
+    """Every check of the machine and, where one is named, of a study."""
+    from tuner.cli import examine as readings
+    from tuner.config.loader import load_study
+    from tuner.errors import StoreError
+    from tuner.host.checkup import Check
+    from tuner.store.place import RESULTS
+    from tuner.store.stored import study_path
+
+    if not study:
+        found = [*readings.machine_checks(), readings.installed_engines()]
+        return [*found, readings.stray_servers([RESULTS])]
+    try:
+        loaded = load_study(study_path(study))
+    except StoreError as error:  # a name was given, and its database cannot be read
+        broken = Check("database", "fail", error.message, error.hint)
+        return [*readings.machine_checks(), broken]
+    kind = loaded.config.engine.kind
+    return [*readings.machine_checks(kind), *readings.study_checks(loaded)]
+
+
+def doctor_lines(checks: Sequence[Check]) -> list[str]:
+    """One line per check, its hint below it where something is to be done; then the sum."""
+    lines = []
+    for check in checks:
+        lines.append(f"{check.state:<5} {check.name:<14} {check.detail}")
+        if check.hint and check.state != "ok":
+            lines.append(f"{'':<5} {'':<14} {check.hint}")
+    warned = sum(check.state == "warn" for check in checks)
+    failed = sum(check.state == "fail" for check in checks)
+    return [*lines, "", _sum(len(checks), warned, failed)]
+
+
+def _sum(count: int, warned: int, failed: int) -> str:
+    checks = f"{count} check{'' if count == 1 else 's'}"
+    if failed:
+        return f"{checks}, {failed} failed: a study would not run here."
+    if warned:
+        return f"{checks}, {warned} to look at; a study can run."
+    return f"{checks}, all ok."
