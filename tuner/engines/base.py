@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from tuner.args import Params, ServerArgs
+from tuner.engines.depths import DepthTable
 from tuner.errors import FailureKind
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire
@@ -132,6 +133,25 @@ class Engine(Protocol):
 
     def complexity(self, args: ServerArgs) -> float:
         """How much a server asks for (draft tokens, extra variables): ties go to the smaller."""
+        ...
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """Draft tokens per step of a server that drafts a chain, 0 without speculation; None
+        where the engine has no table of depths that this server could be an entry of."""
+        ...
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """The same server with the best depth per concurrency in the engine's own table.
+
+        Servers that differ in nothing but depth give the same table.
+
+        Args:
+            args: a server whose `depth` is known and above 0.
+            best: depth by concurrency, 0 where speculation does not pay; some depth above 0.
+            folder: where the table's files will lie; "": beside server.yaml, in the bundle.
+        """
         ...
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:

@@ -15,6 +15,7 @@ from typing import Any
 from tuner.args import UNSET, FlagValue, Params, ServerArgs
 from tuner.config.engine import FakeConfig
 from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
+from tuner.engines.depths import DepthTable, first_batches
 from tuner.engines.llamacpp import files as config_files
 from tuner.engines.llamacpp.acceptance import METRICS_PATH
 from tuner.engines.llamacpp.acceptance import acceptance as counted_acceptance
@@ -26,6 +27,7 @@ from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
 from tuner.space import SearchSpace
 
 STEPS, TOPK, TOKENS = "spec-steps", "spec-topk", "spec-draft-tokens"
+TABLE = "spec-schedule"
 _PROGRAM = (sys.executable, "-m", "tuner.server.fake")
 _SIGNS = (
     (r"unrecognized arguments.*|.*invalid .* value.*", FailureKind.REJECTED_FLAG),
@@ -38,7 +40,7 @@ class FakeEngine:
     """The fake server as an engine."""
 
     kind = "fake"
-    speculative_flags = frozenset({STEPS, TOPK, TOKENS, "draft-model"})
+    speculative_flags = frozenset({STEPS, TOPK, TOKENS, TABLE, "draft-model"})
     lossy_flags: frozenset[str] = frozenset()
 
     def __init__(self, config: FakeConfig) -> None:
@@ -100,6 +102,21 @@ class FakeEngine:
         steps, topk = _number(args, STEPS), _number(args, TOPK, 1)
         tokens = _number(args, TOKENS, steps + 1 if steps else 0)
         return tokens + topk / 10 + len(args.env) / 10
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """Steps of a chain."""
+        if TABLE in args.flags or _number(args, TOPK, 1) > 1:
+            return None
+        return int(_number(args, STEPS))
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """`--spec-schedule 1:4,6:0`: steps from each number of running requests on."""
+        if not self.depth(args):
+            return None
+        table = ",".join(f"{first}:{depth}" for first, depth in first_batches(best).items())
+        return DepthTable(args.replace({STEPS: max(best.values()), TABLE: table}))
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         """Unknown flags and trees that cannot be."""

@@ -15,6 +15,7 @@ from typing import Any
 from tuner.args import UNSET, FlagValue, Params, ServerArgs
 from tuner.config.engine import ReplayConfig
 from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
+from tuner.engines.depths import DepthTable
 from tuner.engines.llamacpp import files as config_files
 from tuner.errors import FailureKind
 from tuner.measure.landscape import read_landscape
@@ -110,6 +111,16 @@ class ReplayEngine:
         """The sum of its numbers on a logarithmic scale, and its extra variables."""
         numbers = [v for v in args.flags.values() if isinstance(v, int | float)]
         return sum(math.log1p(abs(float(v))) for v in numbers) + len(args.env) / 10
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """None: a table of depths was not recorded."""
+        return None
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """None, likewise."""
+        return None
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         """A server that was not recorded cannot be replayed."""

@@ -19,6 +19,7 @@ from tuner.engines.base import (
     Resolution,
     Violation,
 )
+from tuner.engines.depths import DepthTable
 from tuner.engines.llamacpp import acceptance, canonical, failures, flags, rules, running
 from tuner.engines.llamacpp import files as config_files
 from tuner.engines.llamacpp.facts import parse_facts
@@ -113,6 +114,16 @@ class LlamacppEngine:
         has_draft = 10.0 if "spec-draft-model" in chosen else 0.0
         extras = (len(chosen) + len(args.env)) / 10
         return float(rules.longest_draft(args.flags) or 0) + has_draft + extras
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """None: llama-server has no table of depths."""
+        return None
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """None, likewise."""
+        return None
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         """Rules that the server breaks."""

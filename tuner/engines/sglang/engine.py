@@ -18,6 +18,7 @@ from tuner.engines.base import (
     Resolution,
     Violation,
 )
+from tuner.engines.depths import DepthTable
 from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_of
 from tuner.engines.sglang.canonical import canonical, rewritten
@@ -35,6 +36,7 @@ from tuner.engines.sglang.render import (
     render_files,
 )
 from tuner.engines.sglang.rules import violations
+from tuner.engines.sglang.schedule import beside, chain_depth, scheduled
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire
 from tuner.server.command import LaunchCommand, ReadyProbe
@@ -135,6 +137,16 @@ class SglangEngine:
         numbers = (F.as_int(args.flags.get(n)) or 0 for n in (F.STEPS, F.TOPK, F.DRAFT_TOKENS))
         variables = sum(value is not None for value in args.env.values())
         return sum(numbers) + 0.1 * (len(args.flags) + variables)
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """Steps of a chain; None for trees, other algorithms and adaptive servers."""
+        return chain_depth(args)
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """`speculative-adaptive` with a file of single-candidate slots."""
+        return scheduled(args, best, folder) if self.depth(args) else None
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         """Broken rules, then flags this SGLang does not have."""
@@ -251,7 +263,9 @@ class SglangEngine:
         """`--config` in its two-word form (the other is silently ignored), then what the file
         cannot carry."""
         further = [
-            w for name, value in further_flags(args).items() for w in flag_words(name, value)
+            word
+            for name, value in beside(further_flags(args), folder).items()
+            for word in flag_words(name, value)
         ]
         words = (*_RUN, "--config", f"{folder}/{YAML_NAME}", *further)
         return LaunchCommand((self._python, *words), dict(args.env))

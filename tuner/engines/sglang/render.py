@@ -20,6 +20,8 @@ from tuner.engines.sglang import flags as F
 
 YAML_NAME = "server.yaml"
 ENV_NAME = "server.env"
+BESIDE = "adaptive.json"
+"""A table of depths that lies beside the YAML: only an argument can say where that is."""
 _ARGUMENTS = "# further arguments: "
 
 
@@ -52,7 +54,7 @@ def _text(value: object) -> str:
 
 def in_yaml(name: str, value: FlagValue) -> bool:
     """True when the `--config` merger can carry a flag with this value."""
-    if name in F.NOT_IN_YAML:
+    if name in F.NOT_IN_YAML or (name == "speculative-adaptive-config" and value == BESIDE):
         return False
     words = value if isinstance(value, list) else [value]
     return not any(isinstance(word, str) and word.startswith("-") for word in words)

@@ -9,6 +9,7 @@ from typing import Any
 from tuner.args import FlagValue, Params, ServerArgs
 from tuner.config.engine import VllmConfig
 from tuner.engines.base import DraftSource, Drift, EngineFacts, Failure, Resolution, Violation
+from tuner.engines.depths import DepthTable
 from tuner.engines.vllm.arguments import (
     NEEDS_SPECULATION,
     SPECULATIVE,
@@ -32,6 +33,7 @@ from tuner.engines.vllm.environment import collective_drifts, env_text, environm
 from tuner.engines.vllm.failures import classify
 from tuner.engines.vllm.program import find_program
 from tuner.engines.vllm.rules import broken_rules
+from tuner.engines.vllm.schedule import SCHEDULE, with_schedule
 from tuner.engines.vllm.speculation import draft_tokens, is_lossy, is_synthetic, source_of
 from tuner.engines.vllm.startup import drifts, read_startup
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
@@ -116,6 +118,23 @@ class VllmEngine:
         further = len(spec.keys() - {"method", "num_speculative_tokens", "model"})
         added = sum(name not in self._config.env for name in args.env)
         return (draft_tokens(spec) or bool(spec)) + 0.1 * further + 0.5 * added
+
+    def depth(self, args: ServerArgs) -> int | None:
+        """`num_speculative_tokens`; None for a server that has a table already."""
+        spec = speculation(args)
+        return None if SCHEDULE in spec else draft_tokens(spec) if spec else 0
+
+    def scheduled(
+        self, args: ServerArgs, best: Mapping[int, int], folder: str
+    ) -> DepthTable | None:
+        """`num_speculative_tokens_per_batch_size` inside the speculative configuration."""
+        if not self.depth(args):
+            return None
+        seats = args.flags.get("max-num-seqs")
+        most = max(seats if isinstance(seats, int) else 0, *best)
+        return DepthTable(
+            args.replace({SPECULATIVE: with_schedule(speculation(args), best, most)})
+        )
 
     def violations(self, args: ServerArgs, facts: EngineFacts) -> list[Violation]:
         """Rules that the server breaks (docs/rules-vllm.md)."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from tuner.engines.depths import halfway
+
 SCHEDULE = "num_speculative_tokens_per_batch_size"
 Speculation: TypeAlias = dict[str, Any]
 Entry: TypeAlias = list[int]
@@ -102,15 +104,10 @@ def build_schedule(best: Mapping[int, int], max_batch: int) -> list[Entry]:
             f"got {dict(best)} with max_batch {max_batch}"
         )
     sizes = sorted(best)
-    firsts = [1, *(_halfway(a, b) + 1 for a, b in pairwise(sizes))]
+    firsts = [1, *(halfway(a, b) + 1 for a, b in pairwise(sizes))]
     lasts = [*(first - 1 for first in firsts[1:]), max_batch]
     rows = [[f, t, best[s]] for f, t, s in zip(firsts, lasts, sizes, strict=True)]
     return [list(row) for row in normalize_schedule(rows, None)]
-
-
-def _halfway(low: int, high: int) -> int:
-    """The last batch size that still counts as `low`'s: the geometric mean, within [low, high)."""
-    return max(low, min(high - 1, int((low * high) ** 0.5)))
 
 
 def _entry_problem(entry: Any) -> str:

@@ -165,7 +165,8 @@ class App:
         return None
 
     async def _answer(self, request: Request, reply: Reply, truth: Truth) -> None:
-        generation = Generation(self.behaviour, self._flags.speculation, self.ledger, self._drift)
+        speculation = self._flags.speculation.at(self.ledger.running)
+        generation = Generation(self.behaviour, speculation, self.ledger, self._drift)
         answer = generation.prepare(bodies.ask_of(request.body), truth)
         chunks = generation.stream(answer, truth)
         if request.body.get("stream"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from tuner.server.fake.behaviour import Behaviour, load_behaviour
 from tuner.server.fake.overrides import resolve
-from tuner.server.fake.speed import Speculation
+from tuner.server.fake.speed import Speculation, read_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ class Flags:
     max_running: int
     threads: int
 
+    @property
+    def schedule_text(self) -> str:
+        """The table as it was given, "" without one."""
+        return ",".join(f"{first}:{steps}" for first, steps in self.speculation.schedule)
+
     def effective(self) -> dict[str, Any]:
         """Resolved values by flag name, as /server_info and /props report them."""
         return {
@@ -31,7 +36,7 @@ class Flags:
             "spec-draft-tokens": self.speculation.draft_tokens,
             "max-running-requests": self.max_running,
             "threads": self.threads,
-        }
+        } | ({"spec-schedule": self.schedule_text} if self.schedule_text else {})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--spec-steps", type=int, default=0, help="draft steps, 0: off")
     result.add_argument("--spec-topk", type=int, default=1)
     result.add_argument("--spec-draft-tokens", type=int, default=0, help="0: steps + 1")
+    result.add_argument("--spec-schedule", default="", help="FIRST:STEPS,…: by running requests")
     result.add_argument("--max-running-requests", type=int, default=256)
     result.add_argument("--threads", type=int, default=1, help="accepted, changes nothing")
     return result
@@ -58,11 +64,15 @@ def parse(argv: list[str]) -> tuple[Flags, Behaviour]:
     tokens = given.spec_draft_tokens or (given.spec_steps + 1 if given.spec_steps else 0)
     if given.spec_topk == 1 and given.spec_steps:
         tokens = given.spec_steps + 1
+    try:
+        schedule = read_schedule(given.spec_schedule)
+    except ValueError as error:
+        known.error(f"--spec-schedule: must be FIRST:STEPS,…, got {error}")
     flags = Flags(
         host=given.host,
         port=given.port,
         model=given.model,
-        speculation=Speculation(given.spec_steps, given.spec_topk, tokens),
+        speculation=Speculation(given.spec_steps, given.spec_topk, tokens, schedule),
         max_running=given.max_running_requests,
         threads=given.threads,
     )

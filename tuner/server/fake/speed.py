@@ -23,11 +23,20 @@ from tuner.server.fake.behaviour import Behaviour
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """The server's own speculative flags; `steps` 0 is off."""
+    """The server's own speculative flags; `steps` 0 is off.
+
+    `schedule`: steps of a chain from each number of running requests on, lowest first.
+    """
 
     steps: int = 0
     topk: int = 1
     draft_tokens: int = 0
+    schedule: tuple[tuple[int, int], ...] = ()
+
+    def at(self, running: int) -> Speculation:
+        """What holds while so many requests run."""
+        steps = [steps for first, steps in self.schedule if first <= running]
+        return Speculation(steps[-1], 1, steps[-1] + 1 if steps[-1] else 0) if steps else self
 
     @property
     def verified(self) -> int:
@@ -35,6 +44,14 @@ class Speculation:
         if self.steps == 0:
             return 0
         return self.steps if self.topk == 1 else max(1, self.draft_tokens - 1)
+
+
+def read_schedule(text: str) -> tuple[tuple[int, int], ...]:
+    """`1:4,8:0` as pairs, lowest first; raises ValueError for anything else."""
+    pairs = [part.split(":") for part in text.split(",") if part]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(text)
+    return tuple(sorted((int(first), int(steps)) for first, steps in pairs))
 
 
 def position_chances(behaviour: Behaviour, speculation: Speculation) -> tuple[float, ...]:
