@@ -42,11 +42,12 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One launch to be measured elsewhere."""
+    """One launch to be measured elsewhere; `run` holds the notes and times of earlier attempts."""
 
     bench: Bench
     engine: EngineConfig
     plan: LaunchPlan
+    run: ServerRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def serve(channel: Channel, job: Job, runner: ServerRunner) -> None:
         observer=lambda event: channel.send(Said(event)),
         runner=runner,
     )
-    run, error = ServerRun(), None
+    run, error = job.run, None
     try:
         runner.run(bench, job.plan, run, _asking(channel))
     except (TrialFailure, TunerError) as caught:

@@ -187,7 +187,8 @@ class SeatRunner:
     ) -> None:
         if self._is_cancelled:
             raise Interrupted("interrupted before it was launched.")
-        job = Job(portable(bench), self._engine, replace(plan, folder=plan.folder.absolute()))
+        plan = replace(plan, folder=plan.folder.absolute())
+        job = Job(portable(bench), self._engine, plan, run)
         try:
             drive(process, job, bench, run, stop_early)
         except EOFError:
