@@ -121,6 +121,7 @@ search: {{sampler: random, pruner: none}}
 confirm: {{finalists: 1, rounds: 2, max_rounds: 2}}
 fidelity: {{compare: "off"}}
 execution: {{kind: local, parallel: {parallel}}}
+storage: {storage}
 """
 
 
@@ -136,18 +137,21 @@ class RealStudy:
         self.name = f"s{uuid.uuid4().hex[:10]}"
         self.file = folder / "study.yaml"
         self.results = folder / "results" / self.name
+        self.url = f"sqlite:///{self.results}/study.db"
         self.write()
 
     def write(self, **changes: Any) -> None:
         defaults = {"name": self.name, "behaviour": FAST, "steps": "[4]", "parallel": 1}
+        defaults["storage"] = self.url
         self.file.write_text(STUDY.format(**{**defaults, **changes}))
 
-    def start(self, at: str = "", do: str = "", **options: Any) -> subprocess.Popen[str]:
+    def start(self, at: str = "", do: str = "", *flags: str) -> subprocess.Popen[str]:
         driver = Path(__file__).parent / "driver.py"
-        command = [sys.executable, str(driver), str(self.file), "--at", at, "--do", do]
+        command = [sys.executable, str(driver), str(self.file), "--at", at, "--do", do, *flags]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.Popen(command, cwd=self.folder, env=env, **pipes, **options)
+        paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        return subprocess.Popen(command, cwd=self.folder, env=env, **pipes)
 
     def run(self, at: str = "", do: str = "") -> tuple[int, str]:
         with self.start(at, do) as process:
@@ -155,11 +159,11 @@ class RealStudy:
         return process.returncode, said
 
     def records(self) -> list[TrialRecord]:
-        with open_store(f"sqlite:///{self.results}/study.db", create=False) as store:
+        with open_store(self.url, create=False) as store:
             return store.trials(self.name)
 
     def launches(self) -> list[tuple[int, int]]:
-        with open_store(f"sqlite:///{self.results}/study.db", create=False) as store:
+        with open_store(self.url, create=False) as store:
             return [(launch.round, launch.trial) for launch in store.confirmations(self.name)]
 
     def integrity(self) -> str:

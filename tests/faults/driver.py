@@ -1,6 +1,6 @@
 """Runs a study and does something to this very process when a chosen event comes.
 
-    python driver.py STUDY [--at EVENT[:KEY=VALUE…] --do ACTION] [--new]
+    python driver.py STUDY [--at EVENT[:KEY=VALUE…] --do ACTION] [--new] [--worker]
 
 ACTION: SIGKILL, SIGTERM, SIGINT or SIGINTx2 (signals to itself); small-files (no file may grow
 beyond 4 KiB from then on: a full disk); remove:PATH (deletes a file or folder). It prints each
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tuner import events
 from tuner.config.loader import load_study
 from tuner.errors import TunerError
-from tuner.search.loop import run_study
+from tuner.search.loop import join_study, run_study
 
 
 def matches(event: events.Event, wanted: str) -> bool:
@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--at", default="")
     parser.add_argument("--do", default="")
     parser.add_argument("--new", action="store_true")
+    parser.add_argument("--worker", action="store_true")
     asked = parser.parse_args()
     pending = [asked.at] if asked.at else []
 
@@ -60,7 +61,11 @@ def main() -> int:
             do(asked.do)
 
     try:
-        run_study(load_study(asked.study), observer=observe, new=asked.new)
+        loaded = load_study(asked.study)
+        if asked.worker:
+            join_study(loaded, observer=observe)
+        else:
+            run_study(loaded, observer=observe, new=asked.new)
     except TunerError as error:
         print(f"{type(error).__name__}: {error.message}\n  {error.hint}", flush=True)
         return error.exit_code

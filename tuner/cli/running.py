@@ -12,7 +12,7 @@ from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import Interrupted, StoreError
 from tuner.events import Notice, Observer
-from tuner.search.loop import run_study
+from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
@@ -40,6 +40,18 @@ def confirm_shown(study: str, trials: tuple[int, ...], *, verbose: bool) -> Stor
         recalls=True,
         verbose=verbose,
     )
+
+
+def join_shown(study: str, *, verbose: bool) -> bool:
+    """Work on a shared study under a view; False when another worker confirms it."""
+    ended: list[RunResult | None] = []
+    _shown(
+        study,
+        lambda loaded, view: ended.append(join_study(loaded, observer=view)),
+        recalls=False,
+        verbose=verbose,
+    )
+    return ended[0] is not None
 
 
 def ending_lines(done: StoredStudy) -> list[str]:

@@ -24,6 +24,7 @@ from tuner.search.sharing import await_others, confirming
 from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
 from tuner.search.study import Asked
 from tuner.search.trial_runner import TrialOutcome, run_trial
+from tuner.search.workers import require_shared
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.record import RecommendationRecord, TrialRecord
 
@@ -49,14 +50,42 @@ def run_study(loaded: LoadedStudy, *, observer: Observer = ignore, new: bool = F
     """
     with raise_on_signals(), open_session(loaded, observer, new=new) as session:
         announce(session)
-        while True:
-            stop = search(session)
-            with confirming(session, wait=True):
-                if await_others(session, lambda: reason_to_stop(session) is None):
-                    continue
-                recommendation = confirm_search(session, stop)
-                session.opened.keep_recommendation(recommendation)
-            return finish(session, recommendation, stop.why)
+        done = conclude(session, wait=True)
+        assert done is not None
+        return done
+
+
+def join_study(loaded: LoadedStudy, *, observer: Observer = ignore) -> RunResult | None:
+    """Be one more worker of a study on a shared database, until its search has ended.
+
+    Returns:
+        The end of the run; None when another worker confirms.
+
+    Raises:
+        UsageError: only one tuner may use the study's database.
+        Interrupted, TunerError: as `run_study`.
+    """
+    require_shared(loaded.config.name, loaded.config.storage)
+    with raise_on_signals(), open_session(loaded, observer, new=False) as session:
+        announce(session)
+        return conclude(session, wait=False)
+
+
+def conclude(session: Session, *, wait: bool) -> RunResult | None:
+    """Search to the end, then confirm; None when another worker does and `wait` is False."""
+    while True:
+        stop = search(session)
+        with confirming(session, wait=wait) as is_mine:
+            if not is_mine:
+                wall = time.monotonic() - session.started
+                why = f"{stop.why}; another worker confirms"
+                session.bench.observer(RunFinished(why, session.history.launches, wall))
+                return None
+            if await_others(session, lambda: reason_to_stop(session) is None):
+                continue
+            recommendation = confirm_search(session, stop)
+            session.opened.keep_recommendation(recommendation)
+        return finish(session, recommendation, stop.why)
 
 
 def announce(session: Session) -> None:

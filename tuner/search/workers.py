@@ -17,17 +17,25 @@ from tuner.errors import HostError, StoreError, UsageError
 from tuner.store import presence
 from tuner.store.database import Store
 from tuner.store.owner import Owner, current_owner
+from tuner.store.place import place_of
+from tuner.store.urls import parse_url
 
 SEEN_EVERY_S = 20.0
 LOST_AFTER_S = 600.0
 """Thirty missed sightings: a worker that lost only its network for a while is not given up."""
 
 
-def require_shared(store: Store) -> None:
-    """Refuse several workers on a database that only one tuner may use; raises UsageError."""
-    if not store.is_shared:
+def require_shared(name: str, storage: str | None) -> None:
+    """Refuse several workers on a database that only one tuner may use; raises UsageError.
+
+    Args:
+        name: of the study.
+        storage: its `storage:`.
+    """
+    url = parse_url(place_of(name, storage).url)
+    if url.is_sqlite:
         raise UsageError(
-            f"storage: must be PostgreSQL for several workers, got {store.where}.",
+            f"storage: must be PostgreSQL for several workers, got {url.shown}.",
             "Set storage: postgresql+psycopg://USER@HOST/DATABASE in the study file.",
         )
 

@@ -71,10 +71,11 @@ def test_only_a_shared_database_misses_workers(store: Store, me: Owner) -> None:
     assert lost_owners(store, "demo") == set()
 
 
-def test_several_workers_need_a_shared_database(store: Store) -> None:
-    with pytest.raises(UsageError, match="must be PostgreSQL") as caught:
-        require_shared(store)
+def test_several_workers_need_a_shared_database() -> None:
+    with pytest.raises(UsageError, match=r"must be PostgreSQL.*results/demo/study.db") as caught:
+        require_shared("demo", None)
     assert "postgresql+psycopg" in caught.value.hint
+    require_shared("demo", "postgresql+psycopg://tuner@db/tuner")
 
 
 # ---- devices ----------------------------------------------------------------------------------
