@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 
 from tuner import units
 from tuner.cli.table import cut, params_text
@@ -15,6 +14,9 @@ from tuner.store.stored import StoredStudy
 
 BAR = 40
 """Columns of a full bar."""
+
+WIDTH = 100
+"""Columns of sentences that go to a file or pipe."""
 
 
 def explanation_lines(study: StoredStudy, found: Explanation, width: int | None) -> list[str]:
@@ -29,8 +31,8 @@ def explanation_lines(study: StoredStudy, found: Explanation, width: int | None)
     sections = (
         _cycle(found.cycle),
         _acceptance(found.curve),
-        _levers(found),
-        _remarks(found),
+        _levers(found, width),
+        _remarks(found, width),
     )
     for section in sections:
         lines += ["", *(cut(line, width) for line in section)] if section else []
@@ -66,32 +68,44 @@ def _acceptance(curve: Curve | None) -> list[str]:
     return lines
 
 
-def _levers(found: Explanation) -> list[str]:
+def _levers(found: Explanation, width: int | None) -> list[str]:
     if not found.levers or found.trial is None:
         return []
     name_width = max(len(lever.name) for lever in found.levers) + 2
     lines = [f"Levers, largest first, as ratios to trial {found.trial.number}"]
-    lines += [line for lever in found.levers for line in _lever(lever, name_width)]
+    for lever in found.levers:
+        lines += _lever(lever, name_width, width or WIDTH)
     return lines
 
 
-def _lever(lever: Lever, name_width: int) -> Iterator[str]:
-    of_what = " of baseline" if lever.name == "all flags" else ""
+def _lever(lever: Lever, name_width: int, width: int) -> list[str]:
     span = units.interval(lever.low, lever.high)
-    yield (
-        f"  {lever.name:<{name_width}}{units.ratio(lever.ratio):>6} {span:<13}  "
-        f"{lever.basis:<9} {lever.change}{of_what}"
+    head = (
+        f"  {lever.name:<{name_width}}{units.ratio(lever.ratio):>6} {span:<13} {lever.basis:<10}"
     )
+    room = max(24, width - len(head))
+    wrapped = textwrap.wrap(lever.change, room, break_on_hyphens=False)
+    lines = [f"{head}{wrapped[0]}", *(" " * len(head) + line for line in wrapped[1:])]
     if lever.simulated is not None:
         pad = " " * (name_width + 2)
-        yield f"{pad}{units.ratio(lever.simulated):>6} {'':<13}  simulated on the real server"
+        lines.append(
+            f"{pad}{units.ratio(lever.simulated):>6} {'':<13} simulated on the real server"
+        )
+    return lines
 
 
-def _remarks(found: Explanation) -> list[str]:
-    lines = [found.crossover.sentence] if found.crossover else []
-    lines += [found.published.sentence] if found.published else []
-    return lines + [f"{each.sentence}." for each in found.inert]
+def _remarks(found: Explanation, width: int | None) -> list[str]:
+    texts = [found.crossover.sentence] if found.crossover else []
+    texts += [found.published.sentence] if found.published else []
+    texts += [f"{each.sentence}." for each in found.inert]
+    return [line for text in texts for line in _wrapped(text, width)]
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
-    return textwrap.wrap(text, width or 100, subsequent_indent="  ", break_long_words=False)
+    return textwrap.wrap(
+        text,
+        width or WIDTH,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -102,6 +102,16 @@ def count_steps(trial: TrialRecord, load: str) -> Steps | None:
     )
 
 
+def assumed_steps(trial: TrialRecord, seconds: float) -> Steps | None:
+    """Steps of a trial that reported its acceptance length but no counts: a draft at each step,
+    decoding all the time."""
+    if trial.acceptance_length is None:
+        return None
+    depth = flag_number(trial, DEPTH) or float(len(trial.acceptance_per_position)) or 1.0
+    passes = _passes(trial, depth)
+    return Steps(trial.number, trial.acceptance_length, 1.0, depth, passes, seconds)
+
+
 def _tokens(point: LoadPointRecord, answers: int) -> float:
     """Generated tokens of the whole load point."""
     speed, rate = (

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tuner import units
@@ -46,6 +47,9 @@ class Crossover:
             span = f" [{_end(self.low, 'below')}, {_end(self.high, 'above')}]"
             return f"Crossover: speculation stops paying at about concurrency {self.at:.0f}{span}."
         last, first = self.points[-1], self.points[0]
+        if last.ratio > 1 and len(self.points) == 1:
+            text = f"Crossover: only {last.load} was measured ({units.ratio(last.ratio)} baseline)"
+            return f"{text}; add load points to see where speculation stops paying."
         if last.ratio > 1:
             where = "not within what was measured"
             return f"Crossover: {where}; still {units.ratio(last.ratio)} baseline at {last.load}."
@@ -108,10 +112,10 @@ def _ratios(trial: TrialRecord, baselines: Sequence[TrialRecord]) -> list[LoadRa
 
 def _crossing(points: Sequence[tuple[float, float]]) -> float | None:
     """First fall through 1, straight between points in log concurrency and log ratio."""
-    for (left, above), (right, below) in zip(points, points[1:], strict=False):
+    for (left, above), (right, below) in pairwise(points):
         if above > 1 >= below > 0 and math.isfinite(above):
             part = math.log(above) / math.log(above / below)
-            return left * (right / left) ** part
+            return float(left * (right / left) ** part)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,7 +58,7 @@ class Curve:
     def rates(self, depth: int) -> list[float]:
         """Acceptance at each position given the one before; the last known goes on."""
         known = [1.0, *(min(max(each.share, 1e-6), 1.0) for each in self.positions)]
-        found = [min(b / a, 0.995) for a, b in zip(known, known[1:], strict=False)]
+        found = [min(b / a, 0.995) for a, b in pairwise(known)]
         if not found:  # only the length is known: the same rate at every position
             found = [_rate_of(self.length, depth)]
         return (found + [found[-1]] * depth)[:depth]

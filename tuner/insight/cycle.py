@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tuner.insight.clock import Clock
 from tuner.insight.counts import Steps
+from tuner.model.clock import Clock
 from tuner.store.record import TrialRecord
 
 Basis = Literal["measured", "fitted"]
@@ -81,7 +81,7 @@ def _measured(trial: TrialRecord, timed: dict[str, float], steps: Steps | None) 
 
 
 def _fitted(steps: Steps, clock: Clock) -> Cycle:
-    base, start, each_pass, each_token = (float(value) for value in clock.seconds)
+    _, base, start, each_token, each_pass = (float(value) for value in clock.seconds)
     draft = steps.drafting * steps.passes * each_pass
     verify = base + steps.drafting * (start + steps.verified * each_token)
     explained = draft + verify

@@ -67,7 +67,7 @@ def flags_lever(study: StoredStudy, trial: TrialRecord) -> Lever | None:
     finalist = next(
         (f for f in (found.finalists if found else []) if f.trial == trial.number), None
     )
-    change = f"everything the search tried: baseline to trial {trial.number}"
+    change = f"what the search found: trial {trial.number} as a ratio to the baseline"
     if finalist is not None:
         return Lever("all flags", change, finalist.ratio, finalist.low, finalist.high, "measured")
     if trial.vs_baseline is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner import units
@@ -71,7 +71,7 @@ def _settings(one: TrialRecord, other: TrialRecord) -> tuple[str, ...]:
     return (*_differing(a.flags, b.flags), *_differing(a.env, b.env))
 
 
-def _differing(one: dict[str, object], other: dict[str, object]) -> list[str]:
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     missing = object()
     names = sorted({**one, **other})
     return [n for n in names if one.get(n, missing) != other.get(n, missing)]

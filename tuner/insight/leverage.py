@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner import units
-from tuner.insight.clock import fit_clock
-from tuner.insight.counts import DEPTH, WIDTH, flag_number
+from tuner.insight.clock import clock_of
+from tuner.insight.counts import DEPTH, WIDTH, assumed_steps, flag_number
 from tuner.insight.crossover import Crossover, concurrency_of, find_crossover
 from tuner.insight.curve import Curve, curve_of
 from tuner.insight.cycle import Cycle, find_cycle
@@ -139,11 +139,13 @@ def _published(trial: TrialRecord, curve: Curve | None) -> Published | None:
 def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> Explanation:
     known = counted(study)
     alike = [known[t.number] for t in study.trials if t.number in known and shares_clock(t, trial)]
-    clock = fit_clock(alike)
+    clock = clock_of(alike)
     steps = known.get(trial.number)
     is_alone = concurrency_of(study.load or "c1") == 1
     cycle = find_cycle(trial, steps, clock, is_alone=is_alone)
     flags = (found.flags,) if found.flags else ()
+    if steps is None and cycle is not None:
+        steps = assumed_steps(trial, cycle.seconds)
     if steps is None or cycle is None or found.curve is None:
         return replace(
             found, cycle=cycle, levers=(*flags, *load_lever(found.crossover, study.load))

@@ -13,11 +13,13 @@ from typing import Any, Literal
 import numpy as np
 
 from tuner import units
-from tuner.insight.clock import DRAWS, Array, Clock, row
+from tuner.insight.clock import DRAWS, draws_of, row
 from tuner.insight.counts import Steps
 from tuner.insight.curve import Curve, quantiles
 from tuner.insight.cycle import Cycle
 from tuner.insight.published import Published
+from tuner.model.clock import Clock
+from tuner.model.gaussian import Array
 
 Basis = Literal["measured", "model", "simulated"]
 
@@ -131,7 +133,7 @@ def _at_depth(ground: Ground, depth: int) -> Array:
 def _slowdown(ground: Ground, verified: float, passes: float) -> Array:
     """How much longer a step becomes, by plausible clocks, anchored at the measured step."""
     assert ground.clock is not None
-    steps, draws = ground.steps, ground.clock.draws()
+    steps, draws = ground.steps, draws_of(ground.clock)
     after = draws @ row(verified, passes, steps.drafting)
     before = draws @ row(steps.verified, steps.passes, steps.drafting)
     found: Array = after / np.maximum(before, 1e-12)

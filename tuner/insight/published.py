@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuner import units
 from tuner.drafts.published import PublishedDraft, similar_drafts
 
 METHODS = {"eagle3": "EAGLE3", "eagle": "EAGLE", "nextn": "MTP", "mtp": "MTP"}
@@ -86,11 +85,10 @@ def compare_published(
     lows, highs = zip(*(each.range for each in drafts), strict=True)
     low, high = min(lows), max(highs)
     place = "within" if low <= length <= high else "below" if length < low else "above"
-    typical = ", ".join(f"{each.name} {_claim(each)}" for each in [best])
     text = (
         f"Published drafts for this family claim {low:.2f} to {high:.2f} "
-        f"(the highest: {typical}; {best.settings}); {length:.2f} at {units.number(depth)} drafted "
-        f"positions is {place} that range"
+        f"(the highest: {best.name} {_claim(best)}; {best.settings}); {length:.2f} at "
+        f"{depth:g} drafted positions is {place} that range"
     )
     if length < middle(best):
         text += f" and {1 - length / middle(best):.0%} less than the best"

@@ -1,0 +1,49 @@
+"""Parameters that changed nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tuner.insight.inert import find_inert
+from tuner.store.record import ArgsRecord, TrialRecord
+
+Make = Callable[..., Any]
+
+
+def trial(number: int, value: float, algo: str, steps: int = 3, **effective: Any) -> TrialRecord:
+    return TrialRecord(
+        number=number,
+        state="complete",
+        params={"steps": steps, "nccl_algo": algo},
+        requested_args=ArgsRecord(flags={"num-steps": steps}, env={"NCCL_ALGO": algo}),
+        effective_args={"num-steps": steps, **effective},
+        value=value,
+    )
+
+
+def test_a_variable_that_changes_neither_server_nor_speed() -> None:
+    found = find_inert([trial(1, 100, "Ring"), trial(2, 100.4, "Tree"), trial(3, 120, "Ring", 4)])
+    assert [(each.name, each.settings, each.pairs) for each in found] == [
+        ("nccl_algo", ("NCCL_ALGO",), 1)
+    ]
+    assert "nccl_algo is inert here: 1 pair of trials" in found[0].sentence
+
+
+def test_a_difference_in_speed_is_an_effect() -> None:
+    trials = [trial(1, 100, "Ring"), trial(2, 104, "Tree")]
+    assert find_inert(trials) == []
+    assert len(find_inert(trials, noise=0.05)) == 1
+
+
+def test_a_difference_in_the_reported_server_is_an_effect() -> None:
+    assert find_inert([trial(1, 100, "Ring", page=1), trial(2, 100, "Tree", page=64)]) == []
+
+
+def test_one_pair_that_differs_is_enough() -> None:
+    trials = [trial(1, 100, "Ring"), trial(2, 100, "Tree"), trial(3, 90, "CollNet")]
+    assert find_inert(trials) == []
+
+
+def test_pairs_that_differ_in_two_say_nothing() -> None:
+    assert find_inert([trial(1, 100, "Ring", 3), trial(2, 100, "Tree", 4)]) == []
