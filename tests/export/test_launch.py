@@ -109,3 +109,37 @@ def test_the_script_is_parsed_back(words: list[str]) -> None:
 def test_other_scripts_are_not_parsed() -> None:
     with pytest.raises(ValueError, match="must end with exec"):
         parse_launch("#!/bin/sh\necho hello\n")
+
+
+PER_NODE = {"--nnodes": "NNODES", "--node-rank": "NODE_RANK", "--dist-init-addr": "DIST_INIT_ADDR"}
+
+
+def on_nodes(folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    command = LaunchCommand((stub(folder), "-m", "server"), {}, per_node=PER_NODE)
+    (folder / "server.env").write_text(render_env({}, "note"))
+    script = folder / "launch.sh"
+    script.write_text(render_launch(command, {}, port=30000, comment="test"), encoding="utf-8")
+    assert parse_launch(script.read_text()) == command.argv
+    return subprocess.run(
+        ["/bin/sh", str(script), "--more"],
+        capture_output=True, check=False, timeout=20, env={"PATH": "/usr/bin:/bin", **env},
+    )  # fmt: skip
+
+
+def test_several_machines_differ_in_three_options_only(tmp_path: Path) -> None:
+    env = {"NNODES": "2", "NODE_RANK": "1", "DIST_INIT_ADDR": "10.0.0.1:5000", "HOST": "0.0.0.0"}
+    done = on_nodes(tmp_path, env)
+    assert json.loads(done.stdout)["argv"][3:] == [
+        "--host", "0.0.0.0", "--port", "30000", "--nnodes", "2", "--node-rank", "1",
+        "--dist-init-addr", "10.0.0.1:5000", "--more",
+    ]  # fmt: skip
+
+
+def test_one_machine_needs_none_of_them_and_several_need_all(tmp_path: Path) -> None:
+    alone = on_nodes(tmp_path, {})
+    assert json.loads(alone.stdout)["argv"][3:] == [
+        "--host", "127.0.0.1", "--port", "30000", "--more",
+    ]  # fmt: skip
+    unfinished = on_nodes(tmp_path, {"NNODES": "2"})
+    assert unfinished.returncode != 0
+    assert b"NODE_RANK" in unfinished.stderr

@@ -83,6 +83,7 @@ class ToyEngine:
     """An engine whose servers are only names: what the runner under test asks of it."""
 
     kind = "toy"
+    confounders: tuple[str, ...] = ()
 
     def __init__(self, source: str = "model") -> None:
         self.source = source

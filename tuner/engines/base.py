@@ -92,6 +92,9 @@ class Engine(Protocol):
     kind: str
     speculative_flags: frozenset[str]
     lossy_flags: frozenset[str]
+    confounders: tuple[str, ...]
+    """Effective values, besides drafting, that speculation may change: compared with the
+    baseline's."""
 
     # ---- arguments -------------------------------------------------------------------------
     def fixed_args(self) -> ServerArgs:

@@ -42,6 +42,7 @@ class FakeEngine:
     kind = "fake"
     speculative_flags = frozenset({STEPS, TOPK, TOKENS, TABLE, "draft-model"})
     lossy_flags: frozenset[str] = frozenset()
+    confounders: tuple[str, ...] = ()
 
     def __init__(self, config: FakeConfig) -> None:
         self._program = (config.executable, *_PROGRAM[1:]) if config.executable else _PROGRAM

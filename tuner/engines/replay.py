@@ -33,6 +33,7 @@ class ReplayEngine:
 
     kind = "replay"
     lossy_flags: frozenset[str] = frozenset()
+    confounders: tuple[str, ...] = ()
 
     def __init__(self, config: ReplayConfig) -> None:
         self.landscape = read_landscape(Path(config.landscape))

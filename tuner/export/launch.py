@@ -56,7 +56,7 @@ load_env() {{ # NAME="value" with \\ before \\ " $ `; a value may span lines; "#
 newline='
 '
 {exports}load_env "$here/server.env"
-exec "$program" {arguments}
+{nodes}exec "$program" {arguments}
 """
 
 
@@ -77,6 +77,7 @@ def render_launch(
         port=port,
         program=_quoted(command.argv[0]),
         exports="".join(_export(name, value) for name, value in further.items()),
+        nodes=_nodes(command.per_node),
         arguments=" ".join([*map(_quoted, command.argv[1:]), *_TAIL]),
     )
 
@@ -109,6 +110,19 @@ def command_with(command: LaunchCommand, folder: str) -> Sequence[str]:
 def _quoted(word: str) -> str:
     parts = [shlex.quote(part) if part else "" for part in word.split(FOLDER)]
     return _HERE.join(parts) or "''"
+
+
+def _nodes(per_node: Mapping[str, str]) -> str:
+    """Options of a deployment on several machines; they come first, so that the user's win."""
+    if not per_node:
+        return ""
+    first, *_ = per_node.values()
+    words = " ".join(f'{option} "${{{name}:?}}"' for option, name in per_node.items())
+    names = ", ".join(per_node.values())
+    return (
+        f"# {names}: set on every machine of a deployment that spans several.\n"
+        f'[ -z "${{{first}:-}}" ] || set -- {words} "$@"\n'
+    )
 
 
 def _export(name: str, value: str | None) -> str:

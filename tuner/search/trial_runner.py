@@ -14,6 +14,7 @@ from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
 from tuner.measure.records import Block, LoadPoint, Measurement
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at, raw_blocks
+from tuner.search.confounders import confounders
 from tuner.search.history import History
 from tuner.search.launching import run_launch
 from tuner.search.local_runner import effective_digest
@@ -61,6 +62,7 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
         run_launch(bench, launch_plan(bench, plan), attempt.run, stop_early)
         measurement = summarize_run(bench, attempt.run)
         check_drafting(bench, plan.args, measurement)
+        attempt.run.warnings += unlike_baseline(bench, attempt, history)
         attempt.run.warnings += check_measurement(measurement, history.baseline)
         record = measured_record(bench, attempt, measurement, history)
     except SameServer as same:
@@ -128,6 +130,16 @@ def early_stop(bench: Bench, attempt: Attempt, history: History, judge: Judge) -
 def summarize_run(bench: Bench, run: ServerRun) -> Measurement:
     """All blocks so far, summarised per load point with their acceptance."""
     return summarize(run.blocks, acceptance=run.acceptance, limits=bench.workload.limits)
+
+
+def unlike_baseline(bench: Bench, attempt: Attempt, history: History) -> list[str]:
+    """What differs from the baseline besides drafting, unless the drift said so already."""
+    if attempt.plan.is_baseline or not history.baselines:
+        return []
+    said = {drift.name for drift in attempt.run.drifts}
+    baseline = history.baselines[-1].effective_args
+    found = confounders(bench.engine.confounders, baseline, attempt.run.effective)
+    return [drift.message for drift in found if drift.name not in said]
 
 
 def check_drafting(bench: Bench, args: ServerArgs, measurement: Measurement) -> None:

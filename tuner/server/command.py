@@ -16,12 +16,15 @@ class LaunchCommand:
         env: changes to the inherited environment; None removes a variable.
         cwd: working folder, or None for the current one.
         stdin: text for its standard input (one-shot commands only); None: it gets none.
+        per_node: options whose value differs on each machine of a deployment that spans several,
+            with the environment variable that gives it there.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str | None] = field(default_factory=dict)
     cwd: str | None = None
     stdin: str | None = None
+    per_node: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class LlamacppEngine:
     kind = "llamacpp"
     speculative_flags = flags.SPECULATIVE
     lossy_flags = frozenset({"cache-type-k", "cache-type-v"})
+    confounders: tuple[str, ...] = ()
 
     def __init__(
         self, config: LlamacppConfig, *, which: Callable[[str], str | None] = shutil.which

@@ -121,16 +121,6 @@ def _silent(args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
     return found
 
 
-def confounders(baseline: Mapping[str, Any], trial: Mapping[str, Any]) -> list[Drift]:
-    """What differs between the baseline's and a trial's effective values besides drafting."""
-    return [
-        Drift(name, _word(baseline[name]), _word(trial[name]), True,
-              f"{name} is {_word(baseline[name])} in the baseline and {_word(trial[name])} here")
-        for name in CHANGED_BY_SPECULATION
-        if name in baseline and name in trial and not same_value(baseline[name], trial[name])
-    ]  # fmt: skip
-
-
 def same_value(asked: object, found: object) -> bool:
     """True when two spellings of a value are the same: 1 and 1.0, a tuple and a list, JSON."""
     if isinstance(asked, bool) or isinstance(found, bool):

@@ -23,7 +23,7 @@ from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_of
 from tuner.engines.sglang.canonical import canonical, rewritten
 from tuner.engines.sglang.chat import chat_wire, generation_check
-from tuner.engines.sglang.effective import drift_of, parse_server_info
+from tuner.engines.sglang.effective import CHANGED_BY_SPECULATION, drift_of, parse_server_info
 from tuner.engines.sglang.exits import classify
 from tuner.engines.sglang.facts import facts_from, unknown_flags
 from tuner.engines.sglang.preflight import RESOLVER, parse_answer, request_of
@@ -44,6 +44,12 @@ from tuner.space import SearchSpace
 
 SIMULATED = "SGLANG_SIMULATE_ACC_LEN"
 DEVICE_TIMER = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+PER_NODE = {
+    "--nnodes": "NNODES",
+    "--node-rank": "NODE_RANK",
+    "--dist-init-addr": "DIST_INIT_ADDR",
+}
+"""The same files on every node: these alone differ (or name the first node's address)."""
 _RUN = ("-m", "sglang.launch_server")
 _SKIP_EMPTY_WARNINGS = ("-W", "ignore")
 
@@ -58,6 +64,7 @@ class SglangEngine:
     kind = "sglang"
     speculative_flags = F.KNOWN_SPECULATIVE
     lossy_flags = frozenset(F.THRESHOLDS)
+    confounders: tuple[str, ...] = CHANGED_BY_SPECULATION
 
     def __init__(self, config: SglangConfig, inherited: Mapping[str, str] | None = None) -> None:
         self._config = config
@@ -268,7 +275,7 @@ class SglangEngine:
             for word in flag_words(name, value)
         ]
         words = (*_RUN, "--config", f"{folder}/{YAML_NAME}", *further)
-        return LaunchCommand((self._python, *words), dict(args.env))
+        return LaunchCommand((self._python, *words), dict(args.env), per_node=PER_NODE)
 
 
 def _env_text(value: ParamValue) -> str:

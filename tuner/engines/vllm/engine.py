@@ -60,6 +60,7 @@ class VllmEngine:
 
     kind = "vllm"
     speculative_flags = frozenset({SPECULATIVE}) | NEEDS_SPECULATION
+    confounders: tuple[str, ...] = ()
     lossy_flags = frozenset(
         f"{SPECULATIVE}.{name}"
         for name in (
