@@ -29,11 +29,15 @@ SWEEPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Prior of a process: `scale` in the values' unit, one length per column, additive share."""
+    """Prior of a process: `scale` in the values' unit, one length per column, additive share.
+
+    `noise` multiplies the noise that the values were said to have.
+    """
 
     lengths: Array
     share: float
     scale: float
+    noise: float = 1.0
 
     def correlations(self, a: Array, b: Array) -> Array:
         """Correlation of every row of `a` with every row of `b`."""
@@ -80,12 +84,14 @@ class Prior:
     Args:
         mean: far from everything seen; None: the mean of the values.
         scale: the typical standard deviation around it.
-        widest: how many times that scale the values may make it.
+        factors: how many times that scale the values may make it.
+        noises: how many times the stated noise the values may show.
     """
 
     mean: float | None = None
     scale: float = 0.2
-    widest: float = 2.0
+    factors: tuple[float, ...] = (0.5, 1.0, 2.0)
+    noises: tuple[float, ...] = (1.0,)
 
 
 def fit_process(points: Array, values: Array, noise: Array, prior: Prior) -> Process:
@@ -93,7 +99,7 @@ def fit_process(points: Array, values: Array, noise: Array, prior: Prior) -> Pro
     center = float(np.mean(values)) if prior.mean is None else prior.mean
     centred = values - center
     kernel = _fit_kernel(points, centred, noise, prior)
-    factor = _factor(kernel.correlations(points, points), noise, kernel.scale)
+    factor = _factor(kernel.correlations(points, points), noise * kernel.noise, kernel.scale)
     weights = np.linalg.solve(factor.T, np.linalg.solve(factor, centred))
     return Process(points, kernel, center, weights, factor)
 
@@ -103,7 +109,7 @@ def _fit_kernel(points: Array, centred: Array, noise: Array, prior: Prior) -> Ke
     found = _likelihood(best, points, centred, noise, prior)
     moving = [column for column in range(points.shape[1]) if np.ptp(points[:, column]) > 0]
     for _ in range(SWEEPS if len(centred) > 2 else 0):
-        for coordinate in [-2, -1, *moving]:
+        for coordinate in [-3, -2, -1, *moving]:
             for tried in _along(best, coordinate, prior):
                 likelihood = _likelihood(tried, points, centred, noise, prior)
                 if likelihood > found + 1e-9:
@@ -112,10 +118,11 @@ def _fit_kernel(points: Array, centred: Array, noise: Array, prior: Prior) -> Ke
 
 
 def _along(start: Kernel, coordinate: int, prior: Prior) -> list[Kernel]:
-    """Kernels that differ from `start` in its scale (-2), its share (-1) or one length."""
+    """Kernels that differ from `start` in noise (-3), scale (-2), share (-1) or one length."""
+    if coordinate == -3:
+        return [replace(start, noise=factor) for factor in prior.noises]
     if coordinate == -2:
-        factors = (1.0 / prior.widest, 1.0, prior.widest)
-        return [replace(start, scale=prior.scale * factor) for factor in factors]
+        return [replace(start, scale=prior.scale * factor) for factor in prior.factors]
     if coordinate == -1:
         return [replace(start, share=share) for share in SHARES]
     changed = np.arange(len(start.lengths)) == coordinate
@@ -131,11 +138,12 @@ def _factor(correlations: Array, noise: Array, scale: float) -> Array:
 def _likelihood(
     kernel: Kernel, points: Array, centred: Array, noise: Array, prior: Prior
 ) -> float:
-    factor = _factor(kernel.correlations(points, points), noise, kernel.scale)
+    factor = _factor(kernel.correlations(points, points), noise * kernel.noise, kernel.scale)
     solved = np.linalg.solve(factor, centred / kernel.scale)
     logs = float(np.sum(np.log(np.diag(factor)))) + len(centred) * math.log(kernel.scale)
     unusual = float(np.sum(np.log(kernel.lengths / TYPICAL_LENGTH) ** 2)) * 0.25
     unusual += 0.5 * math.log(kernel.scale / prior.scale) ** 2
+    unusual += 0.5 * math.log(kernel.noise) ** 2
     return -0.5 * float(solved @ solved) - logs - unusual
 
 

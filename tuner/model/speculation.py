@@ -8,6 +8,7 @@ With wall-clock numbers only, that process is all there is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,6 @@ from tuner.model.clock import Clock, fit_clock
 from tuner.model.drafting import counted_per_token, fit_drafting, silent_chances
 from tuner.model.gaussian import Array, Prior, fit_process
 from tuner.model.observation import (
-    ACCEPTED,
     BASELINE,
     DRAFTED,
     REQUESTS,
@@ -29,8 +29,13 @@ from tuner.model.observation import (
     with_baseline_counts,
 )
 
-PLAIN_PRIOR = Prior(mean=0.0, scale=0.2)
-RESIDUAL_PRIOR = Prior(mean=0.0, scale=0.03, widest=3.0)
+PLAIN_PRIOR = Prior(mean=0.0, scale=0.2, noises=(0.7, 1.0, 2.0))
+RESIDUAL_PRIOR = Prior(
+    mean=0.0, scale=0.05, factors=(0.3, 0.6, 1.0, 2.0, 4.0), noises=(0.7, 1.0, 2.0)
+)
+
+ROUNDS = 3
+"""How often clock and residual are fitted in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class SpeculationModel:
         baselines = [o for o in baselines if o.is_counted]
         if not counted or not baselines:
             return cls(_plain(designs, launches, noise))
-        return cls(_mechanistic(designs, [*baselines, *counted], launches, noise))
+        return cls(_mechanistic(designs, [*baselines, *counted], noise))
 
     def predict(self, servers: Sequence[int]) -> tuple[Array, Array]:
         """Mean log speed ratio and standard deviation of some servers."""
@@ -87,11 +92,10 @@ def _plain(designs: Designs, launches: Sequence[Observation], noise: float) -> P
 def _mechanistic(
     designs: Designs,
     timed: Sequence[Observation],
-    launches: Sequence[Observation],
     noise: float,
 ) -> Prediction:
     counted = [each for each in timed if each.server != BASELINE]
-    clock = _clock(designs, timed)
+    clock, residual = _clock_and_residual(designs, timed, noise)
     requests = _requests_per_token(timed)
     known = counted_per_token(designs, counted)
     drafting = fit_drafting(designs, counted)
@@ -122,7 +126,7 @@ def _mechanistic(
         (1 - chances) * means,
         (1 - chances) * variances + chances * (1 - chances) * means**2,
     )
-    residual_means, residual_sds = _residuals(designs, launches, clock, means, noise)
+    residual_means, residual_sds = residual
     return Prediction(means + residual_means, np.sqrt(variances + residual_sds**2), counts, clock)
 
 
@@ -137,12 +141,29 @@ def _features(designs: Designs, each: Observation) -> Array:
     return np.stack([blocks[:, REQUESTS], blocks[:, STEPS], drafts, verified, passes], axis=1)
 
 
-def _clock(designs: Designs, timed: Sequence[Observation]) -> Clock:
+def _clock_and_residual(
+    designs: Designs, timed: Sequence[Observation], noise: float
+) -> tuple[Clock, tuple[Array, Array]]:
+    """The clock, and the log speed of every server that it does not explain; fitted in turn, so
+    that a variable that slows every pass is not taken for the cost of a count."""
     base = np.concatenate([each.blocks for each in timed if each.server == BASELINE])
     step_s = float(np.median(base[:, SECONDS] / base[:, TOKENS]))
-    counts = np.concatenate([_features(designs, each) for each in timed])
-    seconds = np.concatenate([each.blocks[:, SECONDS] for each in timed])
-    return fit_clock(counts, seconds, step_s)
+    features = [_features(designs, each) for each in timed]
+    seconds = [each.blocks[:, SECONDS] for each in timed]
+    effects = np.zeros(designs.count)
+    for _ in range(ROUNDS):
+        cleared = [
+            own * math.exp(effects[each.server] if each.server != BASELINE else 0.0)
+            for own, each in zip(seconds, timed, strict=True)
+        ]
+        clock = fit_clock(np.concatenate(features), np.concatenate(cleared), step_s)
+        logs = [
+            float(np.median(np.log(clock.time(counts)) - np.log(own)))
+            for counts, own in zip(features, seconds, strict=True)
+        ]
+        residual = _residuals(designs, timed, logs, clock.spread, noise)
+        effects = residual[0]
+    return clock, residual
 
 
 def _requests_per_token(timed: Sequence[Observation]) -> float:
@@ -153,33 +174,19 @@ def _requests_per_token(timed: Sequence[Observation]) -> float:
 
 def _residuals(
     designs: Designs,
-    launches: Sequence[Observation],
-    clock: Clock,
-    means: Array,
+    timed: Sequence[Observation],
+    logs: Sequence[float],
+    spread: float,
     noise: float,
 ) -> tuple[Array, Array]:
-    """What the clock does not explain: by block where counted, by wall clock elsewhere."""
-    servers, values, noises = [], [], []
-    for each in launches:
-        if each.is_counted:
-            seconds = each.blocks[:, SECONDS]
-            logs = np.log(clock.time(_features(designs, each))) - np.log(seconds)
-            values.append(float(np.median(logs)))
-        elif np.isfinite(each.gain):
-            values.append(each.gain - float(means[each.server]))
-        else:
-            continue
-        servers.append(each.server)
-        noises.append(float(np.hypot(noise, clock.spread / np.sqrt(max(len(each.blocks), 1)))))
-    if not servers:
-        return np.zeros(designs.count), np.full(designs.count, RESIDUAL_PRIOR.scale)
+    """A process over what each launch was faster than its clock."""
+    known = [
+        (each.server, log, math.hypot(noise, spread / math.sqrt(len(each.blocks))))
+        for each, log in zip(timed, logs, strict=True)
+        if each.server != BASELINE
+    ]
+    servers, values, noises = zip(*known, strict=True)
     process = fit_process(
-        designs.rows[servers], np.array(values), np.array(noises), RESIDUAL_PRIOR
+        designs.rows[list(servers)], np.array(values), np.array(noises), RESIDUAL_PRIOR
     )
     return process.predict(designs.rows)
-
-
-def accepted_per_token(launch: Observation) -> float:
-    """Accepted draft tokens per token of a counted launch."""
-    total = launch.totals
-    return float(total[ACCEPTED] / total[TOKENS])

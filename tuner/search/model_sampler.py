@@ -32,8 +32,11 @@ LEAST_LAUNCHES = 6
 """Nothing is certain before so many servers were measured, without counters before twice as
 many and two more for every column."""
 
-SPREAD = 3
-"""So many first servers are chosen to differ, not to be fast."""
+MOST_METHODS = 5
+"""Of so many methods one server each is launched before the most promising one decides."""
+
+ORDINARY_DEPTH, ORDINARY_MATCH = 10.0, 3.5
+"""A lookup that drafts often and not too much: most telling about all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,9 @@ class ModelSuggester:
     def propose(self, situation: Situation) -> Proposal | None:
         """One of `situation.remaining`; None when none is worth a launch."""
         seen = [*self._seen(situation.records), *situation.running]
-        if len(seen) < SPREAD or self._is_exhaustive():
-            return Proposal(self._different(situation, seen))
+        first = self._first(situation, seen)
+        if first is not None:
+            return Proposal(first)
         belief = self.believe(situation.records, situation.running)
         gains = belief.gains(situation.remaining)
         if not self._is_exhaustive() and self._is_done(belief, gains, situation):
@@ -99,7 +103,7 @@ class ModelSuggester:
         return Belief(
             means=means,
             sds=sds,
-            works=working_chances(self._designs.rows, launched, failed),
+            works=working_chances(self._designs, launched, failed),
             seconds=expected_seconds(records, means),
             best=max(0.0, float(np.max(means[tried]))) if tried else 0.0,
             noise=noise,
@@ -124,18 +128,24 @@ class ModelSuggester:
         known = (self._servers.get(r.digest) for r in records if r.state != "baseline")
         return [server for server in known if server is not None]
 
-    def _different(self, situation: Situation, seen: Sequence[int]) -> int:
-        """The deepest chain first, then the server that differs most from all before it."""
-        remaining = np.asarray(situation.remaining, dtype=int)
-        draws = np.random.default_rng(situation.seed).uniform(0, 1e-3, len(remaining))
-        if not len(seen):
-            depth = self._designs.depth[remaining]
-            chains = self._designs.branch[remaining] <= 1
-            return int(remaining[int(np.argmax(chains * 1000.0 + depth + draws))])
-        rows = self._designs.rows
-        gaps = np.abs(rows[remaining][:, None, :] - rows[list(seen)][None, :, :]).sum(axis=2)
-        wanted = gaps.min(axis=1) - 2.0 * self._designs.silent[remaining]
-        return int(remaining[int(np.argmax(wanted + draws))])
+    def _first(self, situation: Situation, seen: Sequence[int]) -> int | None:
+        """One server of every method: the deepest chain of a draft model, because it tells the
+        acceptance at every smaller depth, or a lookup of ordinary size."""
+        tried = {self._roles[server].method for server in seen}
+        if len(tried) >= MOST_METHODS:
+            return None
+        fresh = [i for i in situation.remaining if self._roles[i].method not in tried]
+        if not fresh:
+            return None
+        draws = np.random.default_rng(situation.seed).uniform(0, 1e-3, len(fresh))
+        merits = [self._telling(self._roles[index]) for index in fresh]
+        return fresh[int(np.argmax(np.array(merits) + draws))]
+
+    def _telling(self, roles: Roles) -> float:
+        if roles.is_lookup:
+            unlike = abs(math.log2(max(roles.depth, 1.0) / ORDINARY_DEPTH))
+            return -unlike - abs(math.log2(max(roles.match, 1.0) / ORDINARY_MATCH))
+        return roles.depth - 1000.0 * (roles.branch > 1)
 
     def _is_done(self, belief: Belief, gains: Array, situation: Situation) -> bool:
         measured = [r for r in situation.records if r.digest in self._servers and gain_of(r)]
@@ -173,18 +183,27 @@ def launch_noise(records: Sequence[TrialRecord]) -> float:
     return max(0.005, statistics.stdev(gains))
 
 
-def working_chances(rows: Array, ran: Sequence[int], failed: Sequence[int]) -> Array:
-    """Chance that each server runs, from the launches near it that failed by their own fault."""
+def working_chances(designs: Designs, ran: Sequence[int], failed: Sequence[int]) -> Array:
+    """Chance that each server runs, from the launches like it that failed by their own fault.
+
+    One that drafts at least as much as a failed server in every respect is taken to be like it:
+    memory and limits give out in that direction.
+    """
     if not failed:
-        return np.ones(len(rows))
-    for_it, against = _nearness(rows, ran), _nearness(rows, failed)
-    chances: Array = (for_it + 0.5) / (for_it + against + 0.5)
+        return np.ones(designs.count)
+    for_it, against = _nearness(designs.rows, ran), _nearness(designs.rows, failed)
+    sizes = np.stack([designs.depth, designs.nodes, designs.branch], axis=1)
+    for server in failed:
+        against += 0.7 * np.all(sizes >= sizes[server], axis=1)
+    for server in ran:
+        for_it += 0.7 * np.all(sizes <= sizes[server], axis=1)
+    chances: Array = (for_it + 0.4) / (for_it + against + 0.4)
     return chances
 
 
 def _nearness(rows: Array, others: Sequence[int]) -> Array:
     squares = ((rows[:, None, :] - rows[list(others)][None, :, :]) ** 2).sum(axis=2)
-    near: Array = np.exp(-8.0 * squares).sum(axis=1)
+    near: Array = np.exp(-6.0 * squares).sum(axis=1)
     return near
 
 

@@ -42,6 +42,7 @@ class Roles:
     nodes: float
     branch: float
     match: float
+    passes: float
     is_lookup: bool
 
 
@@ -58,11 +59,15 @@ def roles_of(args: ServerArgs, *, is_lookup: bool | None = None) -> Roles:
     steps, tree = _ending(numbers, STEPS), _ending(numbers, TREE_TOKENS)
     branch = max(1.0, _ending(numbers, BRANCH))
     depth = steps or max(0.0, tree - 1.0)
+    passes = depth
+    if branch > 1 and tree > 1:  # a tree of few tokens is no deeper than it has tokens
+        depth = min(depth, tree - 1.0)
     nodes = max(depth, tree - 1.0) if branch > 1 else depth
+    branch = min(branch, max(1.0, nodes / max(depth, 1.0))) if tree else branch
     if is_lookup is None:
         words = f"{method} {' '.join(flags)}".lower()
         is_lookup = any(word in words for word in LOOKUP_WORDS)
-    return Roles(method, depth, nodes, branch, _ending(numbers, MATCH), is_lookup)
+    return Roles(method, depth, nodes, branch, _ending(numbers, MATCH), passes, is_lookup)
 
 
 def _flat(args: ServerArgs) -> Iterator[tuple[str, object]]:
@@ -106,7 +111,7 @@ def designs_of(ground: Ground) -> tuple[Designs, list[Roles]]:
         depth=depth,
         nodes=nodes,
         branch=np.array([each.branch for each in roles]),
-        passes=np.where(lookup, 0.0, depth),
+        passes=np.where(lookup, 0.0, np.array([each.passes for each in roles])),
         silent=np.array([float(is_silent(each)) for each in roles]),
     )
     return designs, roles
@@ -134,7 +139,7 @@ def _traits(ground: Ground, roles: Sequence[Roles]) -> list[Array]:
         [each.depth for each in roles],
         [each.branch for each in roles],
         [each.match for each in roles],
-        [each.nodes / max(each.depth, 1.0) for each in roles],
+        [each.passes for each in roles],
     ):
         columns.append(_scaled(np.array(values)))
     return [*columns, *_others(ground, env=False)]
