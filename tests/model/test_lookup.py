@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tuner.model.lookup import LookupRule, replay_lookup, simple_tokens
 
-TEXT = "a b c d e f g h i j k l".split()
+TEXT = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 
 
 def test_a_copied_text_is_drafted_in_pieces() -> None:
@@ -28,15 +28,15 @@ def test_short_drafts_are_thrown_away() -> None:
 
 
 def test_a_wrong_draft_costs_its_tokens() -> None:
-    prompt = "x y 1 2 3 x y".split()
-    played = replay_lookup(prompt, "9 x y 7 8".split(), LookupRule(2, 3))
+    prompt = ["x", "y", "1", "2", "3", "x", "y"]
+    played = replay_lookup(prompt, ["9", "x", "y", "7", "8"], LookupRule(2, 3))
     assert (played.drafts, played.accepted) == (1, 0)
     assert played.drafted == 3
 
 
 def test_the_latest_and_the_first_occurrence_differ() -> None:
-    prompt = "x y 1 x y 2 0".split()
-    answer = "5 x y 2".split()
+    prompt = ["x", "y", "1", "x", "y", "2", "0"]
+    answer = ["5", "x", "y", "2"]
     latest = replay_lookup(prompt, answer, LookupRule(2, 1))
     first = replay_lookup(prompt, answer, LookupRule(2, 1, is_latest=False))
     assert (latest.accepted, first.accepted) == (1, 0)

@@ -76,9 +76,7 @@ def test_launched_servers_are_judged_by_their_counters() -> None:
     seen = [launch(designs, BASELINE, 0)]
     seen += [launch(designs, server, server + 1) for server in range(8)]
     means, _ = SpeculationModel.fit(designs, seen, 0.02).predict(range(8))
-    clocks = [
-        math.log(seen[0].totals[1] / seen[server + 1].totals[1]) for server in range(8)
-    ]
+    clocks = [math.log(seen[0].totals[1] / seen[server + 1].totals[1]) for server in range(8)]
     own = np.abs(means - truth(designs)).mean()
     assert own < np.abs(np.array(clocks) - truth(designs)).mean()
 
