@@ -8,7 +8,9 @@ from pathlib import Path
 
 from tuner.cli.dimensions import scalar
 from tuner.cli.migration import starter_from
-from tuner.cli.starter import ENGINES, Starter, default_starter, render_study
+from tuner.cli.output import json_text
+from tuner.cli.starter import ENGINES, SCHEMA, Starter, default_starter, render_study
+from tuner.cli.surroundings import Surroundings, look_around
 from tuner.errors import StoreError, UsageError
 
 STUDY = "study.yaml"
@@ -30,16 +32,24 @@ class Wish:
     force: bool = False
 
 
-def write_starter(wish: Wish) -> list[Path]:
-    """Write study.yaml and, unless prompts were named, prompts.jsonl; the paths written.
+def write_starter(wish: Wish, around: Surroundings | None = None) -> list[Path]:
+    """Write study.yaml, its schema for editors and, unless prompts were named, prompts.jsonl.
+
+    Args:
+        wish: what the user said.
+        around: this machine's engines and GPUs; None: they are looked for.
+
+    Returns:
+        The paths written, the study first.
 
     Raises:
         UsageError: an unknown engine, a file in the way, a command line that is no server's.
     """
-    starter = _starter(wish)
+    starter = _starter(wish, around or look_around())
     files = {STUDY: render_study(starter, str(wish.folder / STUDY))}
     if not wish.prompts:
         files[PROMPTS] = _builtin_prompts()
+    files[SCHEMA] = _schema()
     for name in files:
         path = wish.folder / name
         if path.exists() and not wish.force:
@@ -55,7 +65,7 @@ def write_starter(wish: Wish) -> list[Path]:
     return [wish.folder / name for name in files]
 
 
-def _starter(wish: Wish) -> Starter:
+def _starter(wish: Wish, around: Surroundings) -> Starter:
     if wish.engine and wish.engine not in ENGINES:
         raise UsageError(
             f"--engine: must be {', '.join(ENGINES[:-1])} or {ENGINES[-1]}, got {wish.engine!r}.",
@@ -64,15 +74,15 @@ def _starter(wish: Wish) -> Starter:
     if wish.command:
         starter = starter_from(wish.command)
     else:
-        engine = wish.engine or ("sglang" if has_gpu() else "llamacpp")
-        starter = default_starter(engine, wish.model, wish.draft, wish.tp or 1)
+        engine = wish.engine or around.engine
+        starter = default_starter(engine, wish.model, wish.draft, wish.tp or around.tp)
     prompts = f"{{file: {scalar(wish.prompts or PROMPTS)}}}"
-    return replace(starter, name=wish.name or _name(starter), prompts=prompts)
-
-
-def has_gpu() -> bool:
-    """True where an NVIDIA driver is loaded."""
-    return Path("/proc/driver/nvidia/version").exists()
+    return replace(
+        starter,
+        name=wish.name or _name(starter),
+        prompts=prompts,
+        include=around.spaces_for(starter.engine, starter.args),
+    )
 
 
 def _name(starter: Starter) -> str:
@@ -80,6 +90,12 @@ def _name(starter: Starter) -> str:
     model = Path(starter.model).name.removesuffix(".gguf").lower()
     text = re.sub(r"[^a-z0-9._-]+", "-", f"{model}-{starter.engine}").strip("-._")
     return text[:100] or f"study-{starter.engine}"
+
+
+def _schema() -> str:
+    from tuner.config.schema import study_schema
+
+    return json_text(study_schema()) + "\n"
 
 
 def _builtin_prompts() -> str:

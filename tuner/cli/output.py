@@ -23,8 +23,12 @@ def narrate(*lines: str) -> None:
 
 def say_json(document: Mapping[str, Any]) -> None:
     """The one JSON document of a `--json` call; NaN and infinity become null."""
-    text = json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
-    _write(sys.stdout, [text])
+    _write(sys.stdout, [json_text(document)])
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """A document as the text of a JSON file, without its last line break."""
+    return json.dumps(finite(document), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def width() -> int | None:

@@ -26,6 +26,7 @@ class Starter:
         start: known-good points.
         prompts: the `prompts:` value as YAML.
         concurrency: load of the objective.
+        include: search spaces beside the parameters, each with why it is there.
         notes: comments at the head.
     """
 
@@ -40,10 +41,15 @@ class Starter:
     start: tuple[Mapping[str, Any], ...] = ()
     prompts: str = BUILTIN
     concurrency: int = 1
+    include: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
+SCHEMA = "study.schema.json"
+"""Lies beside the study, so that editors complete and check it."""
+
 _TEMPLATE = """\
+# yaml-language-server: $schema={schema}
 # A study of {engine}: which speculative-decoding settings are fastest for this model, on this
 # machine, with these prompts. Validate it with `tuner check {file}`, run it with
 # `tuner run {file}`; running it again resumes it.
@@ -55,7 +61,7 @@ engine:
 {draft}{args}{env}  launch_timeout: 30m         # longest silence of a starting server
 
 space:                        # what is tried; the baseline (speculation off) is always trial 0
-  parameters:
+{include}  parameters:
 {parameters}{start}
 workload:
   prompts: {prompts}   # your own traffic is the best measure
@@ -95,6 +101,8 @@ def render_study(starter: Starter, file: str) -> str:
         "draft": f"  draft_model: {scalar(starter.draft)}\n" if starter.draft else "",
         "args": _args(starter.args),
         "env": f"  env:\n{_mapping(starter.env)}" if starter.env else "",
+        "schema": SCHEMA,
+        "include": _include(starter.include),
         "parameters": _parameters(starter.parameters),
         "start": _start(starter),
         "prompts": starter.prompts,
@@ -166,6 +174,13 @@ def _llamacpp(base: Starter) -> Starter:
 def _parameters(parameters: tuple[Dimension, ...]) -> str:
     width = max((len(each.name) + 1 for each in parameters), default=0)
     return "".join(f"    {each.render(width)}\n" for each in parameters)
+
+
+def _include(spaces: tuple[tuple[str, str], ...]) -> str:
+    if not spaces:
+        return ""
+    lines = "".join(f"    - {scalar(name)}   # {why}\n" for name, why in spaces)
+    return f"  include:\n{lines}"
 
 
 def _executable(starter: Starter) -> str:

@@ -23,7 +23,9 @@ def init(
     model: Annotated[str, typer.Option(help="Path or name of the model.")] = "",
     draft: Annotated[str, typer.Option(help="Path or name of the draft model.")] = "",
     prompts: Annotated[str, typer.Option(help="A file with your traffic.")] = "",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel size.", min=1)] = 1,
+    tp: Annotated[
+        int, typer.Option(help="Tensor-parallel size; default: the GPUs that are here.", min=0)
+    ] = 0,
     command: Annotated[
         str, typer.Option("--from", help="The command line that starts your server today.")
     ] = "",
@@ -33,13 +35,20 @@ def init(
 ) -> None:
     """Write a commented starter study and its prompts.
 
+    Asks for what is not given when it runs in a terminal; nothing is overwritten.
+
     Example: tuner init --engine sglang --model /models/big --draft /models/eagle3 --tp 8
     """
+    from tuner.cli.asking import complete, is_conversation
     from tuner.cli.init import Wish, write_starter
     from tuner.cli.output import say, say_json
+    from tuner.cli.surroundings import look_around
 
     wish = Wish(folder, engine, model, draft, prompts, tp, name, command, force)
-    paths = write_starter(wish)
+    around = look_around()
+    if is_conversation() and not as_json:
+        wish = complete(wish, around)
+    paths = write_starter(wish, around)
     if as_json:
         say_json({"files": [str(path) for path in paths]})
     else:

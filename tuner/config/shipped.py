@@ -11,15 +11,14 @@ from pathlib import Path
 PREFIX = "shipped:"
 SPACES = "search_spaces"
 STUDIES = "studies"
+SCHEMAS = "schema"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _INSTALLED = _PACKAGE / "shipped"
-SCHEMAS = _INSTALLED / "schema"
-"""JSON Schemas of a study file and of a space file, for editors."""
 
 
 def shipped_folder(kind: str) -> Path:
-    """The folder of shipped search spaces or studies: in the package, or in a source checkout."""
+    """The folder of shipped spaces, studies or schemas: in the package, or in a source checkout."""
     installed = _INSTALLED / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
