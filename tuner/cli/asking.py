@@ -1,4 +1,4 @@
-"""Owns the four questions of `tuner init`: engine, model, draft, traffic; asked in a terminal only."""
+"""Owns the four questions of `tuner init`: engine, model, draft, traffic; only in a terminal."""
 
 from __future__ import annotations
 

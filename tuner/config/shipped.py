@@ -18,7 +18,7 @@ _INSTALLED = _PACKAGE / "shipped"
 
 
 def shipped_folder(kind: str) -> Path:
-    """The folder of shipped spaces, studies or schemas: in the package, or in a source checkout."""
+    """The folder of shipped spaces, studies or schemas: the package's, or the checkout's."""
     installed = _INSTALLED / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
