@@ -248,9 +248,3 @@ def test_only_what_is_about_the_configuration_is_a_verdict(
 )
 def test_an_unreadable_answer_says_nothing(text: str) -> None:
     assert engine().parse_preflight(text, [CHAIN, CHAIN]) == [Resolution(), Resolution()]
-
-
-def test_a_workers_environment_becomes_drift() -> None:
-    args = ServerArgs({}, {"NCCL_NVLS_ENABLE": "1", "NCCL_ALGO": None, "A": "1"})
-    found = engine().overwritten(args, "NCCL_NVLS_ENABLE=0\0A=1\0")
-    assert [(d.name, d.requested, d.effective) for d in found] == [("NCCL_NVLS_ENABLE", "1", "0")]

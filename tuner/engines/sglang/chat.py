@@ -7,6 +7,7 @@ tokens under `sglext`; older versions ignore the request for it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -60,3 +61,15 @@ def _has_tokens(answer: Any) -> bool:
     usage = answer.get("usage")
     count = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
     return isinstance(count, int) and count > 0
+
+
+def served_model(text: str) -> str | None:
+    """The first model that `/v1/models` names; None when it names none."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    models = data.get("data") if isinstance(data, dict) else None
+    first = models[0] if isinstance(models, list) and models else {}
+    name = first.get("id") if isinstance(first, dict) else None
+    return str(name) if name else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuner.args import UNSET, FlagValue, Params, ParamValue, ServerArgs
+from tuner.args import FlagValue, Params, ServerArgs
 from tuner.config.engine import SglangConfig
-from tuner.engines import nccl_effects
 from tuner.engines.base import (
     DraftSource,
     Drift,
@@ -22,10 +20,11 @@ from tuner.engines.depths import DepthTable
 from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_of
 from tuner.engines.sglang.canonical import canonical, rewritten
-from tuner.engines.sglang.chat import chat_wire, generation_check
+from tuner.engines.sglang.chat import chat_wire, generation_check, served_model
 from tuner.engines.sglang.effective import CHANGED_BY_SPECULATION, drift_of, parse_server_info
 from tuner.engines.sglang.exits import classify
 from tuner.engines.sglang.facts import facts_from, unknown_flags
+from tuner.engines.sglang.points import with_point
 from tuner.engines.sglang.preflight import RESOLVER, parse_answer, request_of
 from tuner.engines.sglang.render import (
     YAML_NAME,
@@ -87,15 +86,7 @@ class SglangEngine:
 
     def asked(self, params: Params, space: SearchSpace) -> ServerArgs:
         """Fixed arguments with a point applied, word for word: not yet canonical."""
-        raw = self._raw()
-        flags, env = dict(raw.flags), dict(raw.env)
-        for name, value in params.items():
-            parameter = space.parameter(name)
-            if parameter.env is not None:
-                env[parameter.env] = None if value == UNSET else _env_text(value)
-            elif parameter.flag is not None:
-                _place(flags, parameter.flag, value)
-        return ServerArgs(flags, env)
+        return with_point(self._raw(), params, space)
 
     def _raw(self) -> ServerArgs:
         flags: dict[str, FlagValue] = {"model-path": self._config.model, "enable-metrics": True}
@@ -196,7 +187,7 @@ class SglangEngine:
             health_path="/ready",
             generation=generation_check(self._model_name(args)),
             identity_path="/v1/models",
-            identity=_identity,
+            identity=served_model,
             expected_identity=tuple(sorted(name for name in names if name)),
             request_timeout_s=60.0,
             older_health_path="/health_generate",
@@ -244,19 +235,6 @@ class SglangEngine:
         """Seconds per verification step by part, from the device timer."""
         return cycle_of(before, after)
 
-    def overwritten(
-        self, args: ServerArgs, worker_environ: str, names: Sequence[str] = ()
-    ) -> list[Drift]:
-        """Variables that a worker does not have as asked, from its /proc/PID/environ."""
-        asked = {n: v for n, v in args.env.items() if not names or n in names}
-        found = nccl_effects.overwritten(asked, nccl_effects.parse_environ(worker_environ))
-        return [
-            Drift(name, asked[name] or "unset", value or "unset", False,
-                  f"{name} was asked to be {asked[name] or 'unset'}; its worker has "
-                  f"{value or 'none'}")
-            for name, value in sorted(found.items())
-        ]  # fmt: skip
-
     # ---- deployable files ------------------------------------------------------------------
     def render_config(self, args: ServerArgs) -> dict[str, str]:
         """`server.yaml` for `--config`, and `server.env`."""
@@ -276,50 +254,3 @@ class SglangEngine:
         ]
         words = (*_RUN, "--config", f"{folder}/{YAML_NAME}", *further)
         return LaunchCommand((self._python, *words), dict(args.env), per_node=PER_NODE)
-
-
-def _env_text(value: ParamValue) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return str(value)
-
-
-def _place(flags: dict[str, FlagValue], path: str, value: ParamValue) -> None:
-    """Set a flag, or a key inside its JSON value where the path has dots; `unset` removes."""
-    name, *keys = path.split(".")
-    name = F.spelled(name)
-    if not keys:
-        if value == UNSET:
-            flags.pop(name, None)
-        else:
-            flags[name] = value
-        return
-    nested = _nested(flags.get(name))
-    inner = nested
-    for key in keys[:-1]:
-        inner[key] = dict(inner.get(key) or {})
-        inner = inner[key]
-    if value == UNSET:
-        inner.pop(keys[-1], None)
-    else:
-        inner[keys[-1]] = value
-    flags[name] = nested
-    if not nested:
-        del flags[name]
-
-
-def _nested(value: FlagValue | None) -> dict[str, Any]:
-    if isinstance(value, str):
-        value = json.loads(value)
-    return dict(value) if isinstance(value, dict) else {}
-
-
-def _identity(text: str) -> str | None:
-    try:
-        data = json.loads(text)
-    except ValueError:
-        return None
-    models = data.get("data") if isinstance(data, dict) else None
-    first = models[0] if isinstance(models, list) and models else {}
-    name = first.get("id") if isinstance(first, dict) else None
-    return str(name) if name else None
