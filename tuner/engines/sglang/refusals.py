@@ -191,15 +191,23 @@ def draft_context(view: ServerView) -> str:
 
 
 def _context(view: ServerView, which: str) -> int | None:
+    """The longest context of a checkpoint: positions, stretched where RoPE scaling is not said to
+    be in them already."""
     read = view.target if which == "target" else view.draft
-    longest, scaling = read("max_position_embeddings"), read("rope_scaling")
-    if not isinstance(longest, int):
+    longest = read("max_position_embeddings")
+    scaling = read("rope_scaling") or read("rope_parameters")
+    if not isinstance(longest, int) or isinstance(longest, bool):
         return None
     if not isinstance(scaling, dict) or "original_max_position_embeddings" in scaling:
         return longest
-    if scaling.get("rope_type", scaling.get("type")) == "llama3":
+    factor = scaling.get("factor", 1)
+    if scaling.get("rope_type", scaling.get("type")) == "llama3" or not _is_number(factor):
         return longest
-    return int(longest * float(scaling.get("factor", 1)))
+    return int(longest * factor)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6
 
 
 def same_vocabulary(view: ServerView) -> str:
