@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from tuner.cli.progress import Progress, span
-from tuner.cli.table import as_finished
 from tuner.events import (
     BlockMeasured,
     ConfirmationProgressed,
@@ -20,6 +19,7 @@ from tuner.events import (
     TrialFinished,
     TrialStarted,
 )
+from tuner.store.announcing import as_finished
 from tuner.store.record import TrialRecord
 
 Golden = Callable[[str, str], None]

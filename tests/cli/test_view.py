@@ -9,9 +9,9 @@ from datetime import datetime
 import pytest
 
 from tuner.cli.progress import Progress
-from tuner.cli.table import as_finished
 from tuner.cli.view import PlainView, TerminalView, run_view
 from tuner.events import StageChanged, StudyOpened, TrialStarted
+from tuner.store.announcing import as_finished
 from tuner.store.record import TrialRecord
 
 Golden = Callable[[str, str], None]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tuner import units
 from tuner.cli.table import (
-    as_finished,
     cut,
     header,
     params_text,
@@ -27,6 +26,7 @@ from tuner.events import (
     TrialFinished,
     TrialStarted,
 )
+from tuner.store.announcing import as_finished
 from tuner.store.record import TrialRecord
 
 LABEL = 17

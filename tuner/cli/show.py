@@ -8,7 +8,8 @@ from typing import Any
 
 from tuner import units
 from tuner.cli.sentences import recommendation_lines
-from tuner.cli.table import as_finished, cut, header, trial_line, trial_text, unit_of
+from tuner.cli.table import cut, header, trial_line, trial_text, unit_of
+from tuner.store.announcing import as_finished
 from tuner.store.record import LoadPointRecord, TrialRecord
 from tuner.store.stored import StoredStudy
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from tuner import units
 from tuner.events import TrialFinished
-from tuner.store.record import TrialRecord
 
 STATE = 12
 """Width of the state column; the value column of the same width follows."""
@@ -76,28 +75,6 @@ def trial_text(trial: TrialFinished) -> str:
 def params_text(params: Mapping[str, Any]) -> str:
     """`steps=3 topk=1`; booleans as on and off, as users write them in prose."""
     return " ".join(f"{name}={_scalar(value)}" for name, value in params.items())
-
-
-def as_finished(record: TrialRecord) -> TrialFinished:
-    """What the permanent line shows of a stored trial."""
-    return TrialFinished(
-        number=record.number,
-        state=record.state,
-        params=record.params,
-        value=record.value,
-        half_width=record.half_width,
-        vs_baseline=record.vs_baseline,
-        acceptance_length=record.acceptance_length,
-        ttft_p95_ms=record.metrics.get("ttft_p95_ms"),
-        seconds=record.seconds.total,
-        reason=record.reason or _pruned_text(record),
-        failure=record.failure,
-        warnings=tuple(record.warnings),
-    )
-
-
-def _pruned_text(record: TrialRecord) -> str:
-    return f"after block {record.prune.after_block}/{record.prune.blocks}" if record.prune else ""
 
 
 def cut(text: str, width: int | None) -> str:

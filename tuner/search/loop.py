@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
-from tuner.events import Notice, Observer, RunFinished, StudyOpened, TrialFinished, ignore
+from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
 from tuner.search.confirm import confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
 from tuner.search.pruning import Judge, Judged, make_judge
@@ -26,6 +26,7 @@ from tuner.search.study import Asked
 from tuner.search.trial_runner import TrialOutcome, run_trial
 from tuner.search.workers import require_shared
 from tuner.server.interrupts import raise_on_signals
+from tuner.store.announcing import as_finished
 from tuner.store.record import RecommendationRecord, TrialRecord
 
 
@@ -246,34 +247,9 @@ def keep(session: Session, outcome: TrialOutcome) -> None:
     record = outcome.record
     note = session.opened.finish(record, outcome.blocks)
     session.history.take(outcome.record, outcome.measurement)
-    session.bench.observer(finished_event(record))
+    session.bench.observer(as_finished(record))
     if note:
         session.bench.observer(Notice("warning", note))
-
-
-def finished_event(record: TrialRecord) -> TrialFinished:
-    """What the permanent line of a trial shows."""
-    return TrialFinished(
-        number=record.number,
-        state=record.state,
-        params=record.params,
-        value=record.value,
-        half_width=record.half_width,
-        vs_baseline=record.vs_baseline,
-        acceptance_length=record.acceptance_length,
-        ttft_p95_ms=record.metrics.get("ttft_p95_ms"),
-        seconds=record.seconds.total,
-        reason=record.reason or prune_text(record),
-        failure=record.failure,
-        warnings=tuple(record.warnings),
-    )
-
-
-def prune_text(record: TrialRecord) -> str:
-    """`after block 4/6`, for a trial that the pruner ended."""
-    if record.prune is None:
-        return ""
-    return f"after block {record.prune.after_block}/{record.prune.blocks}"
 
 
 def require_baseline(session: Session, record: TrialRecord) -> None:

@@ -36,7 +36,7 @@ WRAPPED = (
 def test_real_logs(
     log: Callable[[str], str], name: str, code: int, kind: FailureKind, reason: str
 ) -> None:
-    failure = classify(code, log(f"{name}.log"), None)
+    failure = classify(code, log(f"{name}.txt"), None)
     assert failure.kind is kind
     assert failure.reason.startswith(reason)
     assert failure.hint
@@ -50,14 +50,14 @@ def test_real_logs(
 def test_a_draft_that_is_not_there_is_the_drafts_fault(
     log: Callable[[str], str], name: str, draft: str
 ) -> None:
-    failure = classify(1, log(f"{name}.log"), draft)
+    failure = classify(1, log(f"{name}.txt"), draft)
     assert failure.is_draft_fault
     assert failure.hint == "Check the path or name of the draft model."
-    assert not classify(1, log("nomodel.log"), draft).is_draft_fault
+    assert not classify(1, log("nomodel.txt"), draft).is_draft_fault
 
 
 def test_a_stopped_server_did_not_fail(log: Callable[[str], str]) -> None:
-    text = log("stopped.log")
+    text = log("stopped.txt")
     assert classify(0, text, None).kind is K.INTERRUPTED
     dead = text + (
         "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. "

@@ -30,7 +30,7 @@ GPU = (
 
 
 def test_a_real_log(log: Callable[[str], str]) -> None:
-    found = read_startup(log("ngram.log"))
+    found = read_startup(log("ngram.txt"))
     assert found["version"] == "0.32.0"
     assert {k: v for k, v in found.items() if k.startswith("speculative-config.")} == {
         f"speculative-config.{key}": value for key, value in NGRAM.items()
@@ -46,7 +46,7 @@ def test_a_real_log(log: Callable[[str], str]) -> None:
 
 
 def test_the_same_server_reads_the_same_on_another_port(log: Callable[[str], str]) -> None:
-    text = log("ngram.log")
+    text = log("ngram.txt")
     other = text.replace("18311", "18312").replace("pid=8353", "pid=99").replace("13:1", "14:2")
     assert read_startup(other) == read_startup(text)
 
@@ -66,13 +66,13 @@ def test_text_without_facts() -> None:
 
 
 def test_a_server_as_asked_differs_only_by_what_ngram_costs(log: Callable[[str], str]) -> None:
-    found = drifts(ASKED, read_startup(log("ngram.log")))
+    found = drifts(ASKED, read_startup(log("ngram.txt")))
     assert [(d.name, d.effective, d.is_confounder) for d in found] == [
         ("async-scheduling", "off", True)
     ]
     assert found[0].message.startswith("ngram works only without asynchronous scheduling")
     quiet = ASKED.replace({"async-scheduling": False})
-    assert drifts(quiet, read_startup(log("ngram.log"))) == []
+    assert drifts(quiet, read_startup(log("ngram.txt"))) == []
 
 
 @pytest.mark.parametrize(
