@@ -24,7 +24,7 @@ from tuner.measure.landscape import (
     RecordedBlock,
     RecordedLaunch,
     RecordedServer,
-    landscape_json,
+    landscape_text,
 )
 from tuner.model.lookup import LookupRule, replay_lookup, simple_tokens
 
@@ -359,8 +359,7 @@ def main() -> None:
     """Write every table."""
     HERE.mkdir(exist_ok=True)
     for landscape in landscapes():
-        text = json.dumps(landscape_json(landscape), separators=(",", ":"))
-        (HERE / f"{landscape.name}.json").write_text(text + "\n")
+        (HERE / f"{landscape.name}.json").write_text(landscape_text(landscape))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tuner import __version__
-from tuner.cli import deploy, doctor, draft, explain, probe, results, run, study, worker
+from tuner.cli import deploy, doctor, draft, explain, probe, record, results, run, study, worker
 from tuner.cli.output import error_lines, narrate, say
 from tuner.errors import TunerError
 
@@ -27,7 +27,7 @@ ORDER = (
 )  # fmt: skip
 """The order of `tuner --help`: that of a study's life."""
 
-GROUPS = (study, run, results, explain, deploy, doctor, draft, probe, worker)
+GROUPS = (study, run, results, explain, deploy, doctor, draft, probe, worker, record)
 
 
 DEFECT = 70

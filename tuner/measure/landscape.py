@@ -154,6 +154,14 @@ def landscape_json(landscape: Landscape) -> dict[str, Any]:
     }
 
 
+def landscape_text(landscape: Landscape) -> str:
+    """A landscape as the text of its file: one server per line, so that changes can be read."""
+    data = landscape_json(landscape)
+    servers = [json.dumps(server, separators=(",", ":")) for server in data.pop("servers")]
+    head = json.dumps(data, indent=1).removesuffix("\n}")
+    return head + ',\n "servers": [\n' + ",\n".join(servers) + "\n ]\n}\n"
+
+
 def _launch_json(launch: RecordedLaunch) -> dict[str, Any]:
     """Blocks as rows of numbers in the order of their fields: the tables are large."""
     rows = {

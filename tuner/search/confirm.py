@@ -87,13 +87,24 @@ class Campaign:
         return None
 
 
-def select_finalists(bench: Bench, history: History, count: int) -> list[TrialRecord]:
-    """The best complete, feasible, real servers of the search, distinct by server."""
+def select_finalists(
+    bench: Bench, history: History, count: int, beliefs: Mapping[str, float] | None = None
+) -> list[TrialRecord]:
+    """The best complete, feasible, real servers of the search, distinct by server.
+
+    `beliefs` is the log ratio to the baseline by digest where a model judges servers by more
+    than their own noisy launch; elsewhere the measured ratio counts.
+    """
     chosen: list[TrialRecord] = []
     digests: set[str] = set()
     noise = history.launch_noise().margin()
-    for record in history.ranked():
-        hopeless = math.log(record.vs_baseline or 1.0) + HOPELESS * noise < 0
+    known = beliefs or {}
+    gains = {
+        id(record): known.get(record.digest, math.log(record.vs_baseline or 1.0))
+        for record in history.ranked()
+    }
+    for record in sorted(history.ranked(), key=lambda each: -gains[id(each)]):
+        hopeless = gains[id(record)] + HOPELESS * noise < 0
         futile = hopeless or is_never_accepted(record)
         if record.digest in digests or record.is_synthetic or futile:
             continue

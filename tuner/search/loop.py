@@ -15,6 +15,7 @@ from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, 
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
 from tuner.search.confirm import confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
+from tuner.search.model_sampler import ModelSuggester
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
 from tuner.search.sampling import Suggester, make_suggester
@@ -267,7 +268,9 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
     config = session.loaded.config
-    finalists = select_finalists(session.bench, session.history, config.confirm.finalists)
+    finalists = select_finalists(
+        session.bench, session.history, config.confirm.finalists, beliefs_of(session)
+    )
     campaign = plan_campaign(
         session.bench,
         session.opened,
@@ -277,6 +280,14 @@ def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
         finalists,
     )
     return confirm(campaign, config.fidelity, why_nothing(session, stop))
+
+
+def beliefs_of(session: Session) -> dict[str, float]:
+    """What the model sampler believes of the servers it launched; {} for every other sampler."""
+    suggester = make_suggester(session.ground)
+    if isinstance(suggester, ModelSuggester):
+        return suggester.beliefs(session.history.records)
+    return {}
 
 
 def why_nothing(session: Session, stop: Stop) -> list[str]:

@@ -110,16 +110,21 @@ class ModelSuggester:
             is_counted=prediction.counts is not None,
         )
 
-    def ranking(self, records: Sequence[TrialRecord]) -> list[str]:
-        """Digests of measured servers that are believed to beat the baseline, best first."""
+    def beliefs(self, records: Sequence[TrialRecord]) -> dict[str, float]:
+        """Log ratio to the baseline of every completely measured server, by digest."""
         belief = self.believe(records)
         measured = {
-            self._servers[r.digest]: r.digest
-            for r in records
-            if r.digest in self._servers and r.state == "complete" and gain_of(r)
+            self._servers[record.digest]: record.digest
+            for record in records
+            if record.digest in self._servers and record.state == "complete" and gain_of(record)
         }
-        better = [index for index in measured if belief.means[index] > 0.0]
-        return [measured[index] for index in sorted(better, key=lambda i: -belief.means[i])]
+        return {digest: float(belief.means[index]) for index, digest in measured.items()}
+
+    def ranking(self, records: Sequence[TrialRecord]) -> list[str]:
+        """Digests of measured servers that are believed to beat the baseline, best first."""
+        known = self.beliefs(records)
+        better = [digest for digest, gain in known.items() if gain > 0.0]
+        return sorted(better, key=lambda digest: -known[digest])
 
     def _is_exhaustive(self) -> bool:
         return len(self.ground.survey.servers) + 1 <= self.ground.launches

@@ -1,0 +1,54 @@
+"""The search benchmark on a small generated landscape: every arm ends, the table adds up."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import search_economy
+from benchmarks.generate_landscapes import CPU, landscapes, lookup_counts, texts
+from benchmarks.search_economy import HEADER, Outcome, Table, row, search, tables_of
+from tuner.measure.landscape import landscape_text
+from tuner.model.lookup import LookupRule
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    path = tmp_path_factory.mktemp("tables") / "edit.json"
+    chosen = next(each for each in landscapes() if each.name == "generated-eagle-edit")
+    path.write_text(landscape_text(chosen))
+    return tables_of([path])[0]
+
+
+@pytest.mark.parametrize("arm", ["model", "random", "grid", "staged", "tpe"])
+def test_every_arm_ends_and_never_reports_more_than_there_is(table: Table, arm: str) -> None:
+    outcome = search(table, arm, seed=1, budget=12)
+    assert 0 < outcome.pick <= 1.0
+    assert outcome.launches == math.inf or 1 <= outcome.launches <= 12
+    assert outcome == search(table, arm, seed=1, budget=12)
+
+
+def test_a_row_holds_medians_and_shares() -> None:
+    outcomes = [Outcome(n, 10.0 * n, 1.0, False, n) for n in (2, 4, math.inf)]
+    table = next(iter([_Named("x")]))
+    cells = row(table, "model", outcomes)  # type: ignore[arg-type]
+    assert cells == ["x", "model", "4", "never", "40", "0.0%", "100%", "0.0%"]
+    assert len(cells) == len(HEADER)
+
+
+class _Named:
+    def __init__(self, name: str) -> None:
+        self.landscape = self
+        self.name = name
+
+
+def test_generated_lookups_are_exact_and_said_to_be_generated() -> None:
+    pairs = texts("edit", 5, count=6)
+    few, many = (lookup_counts(pairs, LookupRule(3, depth)) for depth in (2, 16))
+    assert sum(c.steps for c in many) < sum(c.steps for c in few)
+    assert CPU.step == pytest.approx(0.0074)
+    shipped = sorted(search_economy.HERE.glob("generated-*.json"))
+    assert len(shipped) >= 6
+    assert all(isinstance(path, Path) for path in shipped)
