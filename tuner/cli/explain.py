@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from tuner.cli.options import JSON, STUDY
@@ -10,6 +13,7 @@ from tuner.cli.options import JSON, STUDY
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(explain)
+    app.command()(report)
 
 
 def explain(
@@ -31,3 +35,25 @@ def explain(
         say_json(found.to_json())
     else:
         say(*explanation_lines(stored, found, width()))
+
+
+def report(
+    study: STUDY,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; default: NAME-report.html here.")
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Write one HTML file that shows a study: it opens without a network, and prints.
+
+    Example: tuner report kimi-k2.5 --out report.html
+    """
+    from tuner.cli.output import say, say_json
+    from tuner.cli.reporting import write_report
+    from tuner.store.stored import read_study
+
+    path = write_report(read_study(study), out)
+    if as_json:
+        say_json({"file": str(path)})
+    else:
+        say(f"Wrote {path}")

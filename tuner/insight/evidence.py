@@ -21,8 +21,8 @@ from tuner.store.stored import StoredStudy
 
 DRAFT_FLAGS = ("draft-model-path", "speculative-config.model", "model-draft")
 
-NOISE = 2.0
-"""Launches differ by up to so many of their standard deviations without meaning anything."""
+NOISE = 2.83
+"""Two launches differ by up to so many standard deviations of one without meaning anything."""
 
 LEAST_SAVING = 0.01
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tuner import units
 from tuner.store.record import TrialRecord
 
-LEAST_NOISE = 0.01
+LEAST_NOISE = 0.015
 
 
 @dataclass(frozen=True, slots=True)
