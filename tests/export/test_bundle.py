@@ -129,3 +129,23 @@ def test_what_is_no_bundle_is_said_to_be_none(engine: Any, tmp_path: Path) -> No
     (tmp_path / "manifest.json").write_text('{"format": 9}')
     with pytest.raises(StoreError, match="format must be 1, got 9"):
         verify_bundle(tmp_path, engine)
+
+
+def test_a_bundle_that_points_outside_is_refused(
+    engine: Any, subject: Subject, tmp_path: Path
+) -> None:
+    folder = tmp_path / "deploy"
+    write_bundle(build(engine, subject, folder), folder)
+    (tmp_path / "secret").write_text("secret")
+    manifest = folder / "manifest.json"
+    data = json.loads(manifest.read_text())
+    data["files"]["../secret"] = "0" * 64
+    manifest.write_text(json.dumps(data))
+    with pytest.raises(StoreError, match=r"'../secret' as a file of it"):
+        verify_bundle(folder, engine)
+    del data["files"]["../secret"]
+    manifest.write_text(json.dumps(data))
+    (folder / "server.env").unlink(missing_ok=True)
+    (folder / "server.env").symlink_to(tmp_path / "secret")
+    with pytest.raises(StoreError, match="only plain files of the folder are read"):
+        verify_bundle(folder, engine)

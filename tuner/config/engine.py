@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, WithJsonSch
 from tuner.config.base import Frozen, Issue, PositiveDuration
 from tuner.config.environment import check_name
 from tuner.config.space import check_flag
+from tuner.redaction import is_secret
 
 
 def _number_as_text(value: Any) -> Any:
@@ -67,11 +68,20 @@ class EngineBase(Frozen):
             yield issue
         if flag in self.owned_flags:
             yield _owned(flag, self.owned_flags[flag])
+        if is_secret(flag):
+            yield Issue(_SECRET, _SECRET_HINT, at, is_key=True)
         if isinstance(value, str) and value.lower() in ("true", "false"):
             message = f"must be true or false without quotes, got text {value!r}"
             yield Issue(message, f"Write {value.lower()}: quoted text would switch it on.", at)
         if value is None:
             yield Issue("must have a value, got nothing", "Write true, or remove the flag.", at)
+
+
+_SECRET = "must not be a flag that holds a secret: every user of the machine sees it in ps"
+_SECRET_HINT = (
+    "Use the engine's variable (HF_TOKEN, …) in engine.env or your shell; an API key is not "
+    "needed while measuring."
+)
 
 
 def _owned(flag: str, key: str) -> Issue:

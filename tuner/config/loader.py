@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tuner.config.study_rules import (
     check_objective,
 )
 from tuner.errors import ConfigError, Problem
+from tuner.redaction import hide_in_text, is_secret
 
 PLAIN_SWITCHES: tuple[DocPath, ...] = (("workload", "cache"), ("fidelity", "compare"))
 """Where an unquoted `off` is a word of the format."""
@@ -51,11 +52,13 @@ class LoadedStudy:
         config: the study; its `space` is as written, without what it includes.
         parameters: every parameter by name, includes first, in order.
         constraints: every parameter constraint, includes first.
-        text: the study file's text.
+        text: the study file's text, secrets hidden.
         digest: identity of what the study means: comments, layout, notes and the folder it lies
             in do not change it.
         warnings: what is legal and probably not meant, one line each.
         included: the space files, in order.
+        secrets: variables of `engine.env` whose names tell a secret, taken out of `config`: the
+            servers inherit them, nothing else ever holds them.
     """
 
     path: Path
@@ -66,6 +69,7 @@ class LoadedStudy:
     digest: str
     warnings: tuple[str, ...] = ()
     included: tuple[Path, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def load_study(path: Path) -> LoadedStudy:
@@ -115,19 +119,30 @@ def _order(problem: Problem) -> tuple[str, int, int, str]:
 
 
 def _loaded(document: Document, sources: list[Source], space: MergedSpace) -> LoadedStudy:
-    written = StudyConfig.model_validate(document.value)
+    written, secrets = take_secrets(StudyConfig.model_validate(document.value))
+    absolute = StudyConfig.model_validate(absolute_paths(document.value, document.path.parent))
     parameters = {name: d.config for name, d in space.declared.items() if d.config is not None}
     constraints = tuple(text for _, _, text in space.constraints)
     return LoadedStudy(
         path=document.path.resolve(),
-        config=StudyConfig.model_validate(absolute_paths(document.value, document.path.parent)),
+        config=take_secrets(absolute)[0],
         parameters=parameters,
         constraints=constraints,
-        text=document.text,
+        text=hide_in_text(document.text),
         digest=_digest(written, parameters, constraints),
         warnings=tuple(find_cautions(document, written, space)),
         included=tuple(source.document.path.resolve() for source in sources[:-1]),
+        secrets=secrets,
     )
+
+
+def take_secrets(config: StudyConfig) -> tuple[StudyConfig, dict[str, str]]:
+    """The study without its secret variables, and those variables."""
+    env = config.engine.env
+    secrets = {name: value for name, value in env.items() if is_secret(name) and value}
+    rest = {name: value for name, value in env.items() if name not in secrets}
+    engine = config.engine.model_copy(update={"env": rest})
+    return config.model_copy(update={"engine": engine}), secrets
 
 
 def _digest(

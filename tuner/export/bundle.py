@@ -98,9 +98,16 @@ def read_bundle(folder: Path) -> dict[str, str]:
     try:
         text = _read(folder / manifest.NAME)
         names = manifest.parse_manifest(text)["files"]
+        _refuse_outsiders(folder, names)
         return {manifest.NAME: text, **{name: _read(folder / name) for name in names}}
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"{folder}: must be a bundle, got: {error}.", _AGAIN) from error
+
+
+def _refuse_outsiders(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if Path(name).name != name or (folder / name).is_symlink():
+            raise ValueError(f"{name!r} as a file of it: only plain files of the folder are read")
 
 
 def verify_bundle(folder: Path, engine: Engine) -> ServerArgs:

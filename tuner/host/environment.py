@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 _RELEVANT = re.compile(
     r"(?:NCCL|RCCL|NVSHMEM|SGLANG|SGL|VLLM|LLAMA_ARG|GGML|CUDA|NVIDIA|HIP|ROCR|OMP|GOMP|KMP|MKL"
@@ -30,3 +32,18 @@ def relevant_environment(
         and not _SECRET.search(name)
         and not _PLACE.fullmatch(name)
     }
+
+
+@contextlib.contextmanager
+def handed_down(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Have every process that is started inside inherit these variables; they are in no record."""
+    before = {name: os.environ.get(name) for name in secrets}
+    os.environ.update(secrets)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -17,9 +17,9 @@ from tuner.config.workload import LoadConfig
 from tuner.errors import Difference
 from tuner.host.fingerprint import Fingerprint
 from tuner.measure.records import LoadPoint
+from tuner.redaction import hide_value
 from tuner.space import Parameter, SearchSpace, describe_changes
 from tuner.store.plain import json_safe
-from tuner.store.redaction import hide_value
 
 FORMAT_VERSION = 1
 

@@ -13,6 +13,7 @@ from tuner.args import Params, ServerArgs
 from tuner.errors import FailureKind, TrialFailure
 from tuner.measure.records import Acceptance, LoadPoint, LoadSummary, Measurement
 from tuner.measure.statistics import log_ratios, mean_interval
+from tuner.redaction import without_secrets
 from tuner.search.bench import Bench, ServerRun, blocks_at
 from tuner.search.history import History
 from tuner.search.local_runner import effective_digest
@@ -102,7 +103,7 @@ def _common(bench: Bench, attempt: Attempt) -> dict[str, Any]:
         "params": dict(plan.params),
         "requested_args": args_record(plan.args),
         "digest": plan.args.digest,
-        "effective_args": run.effective,
+        "effective_args": without_secrets(run.effective),
         "effective_digest": effective_digest(run),
         "predicted": plan.predicted,
         "seconds": run.seconds(),

@@ -19,6 +19,7 @@ from tuner.config.loader import LoadedStudy
 from tuner.config.study import LocalExecution
 from tuner.engines.catalog import get_engine
 from tuner.events import Notice, Observer
+from tuner.host.environment import handed_down
 from tuner.host.fingerprint import Subject, take
 from tuner.measure.landscape import read_landscape
 from tuner.measure.metrics import summarize
@@ -98,6 +99,12 @@ def open_session(loaded: LoadedStudy, observer: Observer, *, new: bool) -> Itera
     Raises:
         TunerError: of the kind that says who is at fault; nothing was launched.
     """
+    with handed_down(loaded.secrets), _opened(loaded, observer, new) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Session]:
     config = loaded.config
     engine = get_engine(config.engine)
     facts = inspect_engine(engine, config.engine)

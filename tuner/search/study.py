@@ -9,6 +9,7 @@ import optuna
 from optuna.study import Study
 
 from tuner.errors import Difference, StoreError, StudyMismatch
+from tuner.redaction import hide_in_text
 from tuner.search import recovery
 from tuner.search.identity import (
     FORMAT_VERSION,
@@ -22,7 +23,6 @@ from tuner.search.opened import Asked, OpenStudy
 from tuner.store.database import Store, StudyMeta
 from tuner.store.faults import persist
 from tuner.store.record import TrialRecord
-from tuner.store.redaction import hide_in_text
 from tuner.store.results import ResultsFolder
 
 __all__ = ["Asked", "OpenStudy", "StudySetup", "open_study"]

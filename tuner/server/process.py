@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from tuner.redaction import secret_values
 from tuner.server import interrupts, procfs, shared_memory, teardown
 from tuner.server.capped_log import read_tail
 from tuner.server.command import LaunchCommand
@@ -94,10 +95,14 @@ class ServerProcess:
         """
         record = LaunchRecord.new(label, port, command.argv[0])
         log_path.parent.mkdir(parents=True, exist_ok=True)
+        if log_path.is_symlink():  # never write through a link that somebody left here
+            log_path.unlink()
         shared_before = shared_memory.segments()
+        env = build_env({**command.env, **record.env})
         request = {
             "argv": command.argv,
-            "env": build_env({**command.env, **record.env}),
+            "env": env,
+            "secrets": secret_values(env),
             "cwd": command.cwd,
             "log": str(log_path.absolute()),
             "max_log_bytes": max_log_bytes,

@@ -14,7 +14,8 @@ milliseconds. It exists for four guarantees that a parent cannot give from its o
   nothing, not even while that process is stopped.
 - No core dumps, no inherited signal dispositions, no terminal.
 
-Protocol, one JSON object a line. From the tuner: the request (argv, env, cwd, log, max_log_bytes).
+Protocol, one JSON object a line. From the tuner: the request (argv, env, cwd, log,
+max_log_bytes, secrets: texts that must not reach the log).
 To the tuner: {"started": pid} or {"error": text}, then {"exited": code} (negative: signal).
 """
 
@@ -34,6 +35,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tuner.server.blotting import Blotter
 from tuner.server.capped_log import CappedLog
 
 _PR_SET_PDEATHSIG = 1
@@ -59,6 +61,7 @@ class Supervisor:
         self._has_children = False
         self._log_pipe = -1
         self._log: CappedLog | None = None
+        self._blotter = Blotter(())
 
     def run(self) -> int:
         """Start the server and serve it until the tuner lets go and every process is gone."""
@@ -98,6 +101,7 @@ class Supervisor:
 
     def _start(self, request: dict[str, Any]) -> bool:
         self._log = CappedLog(Path(request["log"]), int(request["max_log_bytes"]))
+        self._blotter = Blotter(request.get("secrets", ()))
         self._log_pipe, log_end = os.pipe()
         with contextlib.suppress(OSError):
             fcntl.fcntl(log_end, fcntl.F_SETPIPE_SZ, _DRAIN_BYTES)
@@ -147,8 +151,9 @@ class Supervisor:
             except BlockingIOError:
                 return True
             if not data:
+                self._log.write(self._blotter.rest())
                 return False
-            self._log.write(data)
+            self._log.write(self._blotter.take(data))
         return True
 
     def _reap(self) -> None:
@@ -186,6 +191,7 @@ class Supervisor:
                 time.sleep(0.02 if waited < 2 * _ORPHANED_GRACE_S else 1.0)
         if self._log is not None:
             self._drain()
+            self._log.write(self._blotter.rest())
             self._log.close()
 
     def _signal_descendants(self, number: signal.Signals) -> None:

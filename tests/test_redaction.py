@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.store.redaction import hide_in_text, hide_value, is_secret
+from tuner.redaction import (
+    hide_in_text,
+    hide_value,
+    is_secret,
+    secret_values,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +27,14 @@ from tuner.store.redaction import hide_in_text, hide_value, is_secret
         ("draft_tokens", False),
         ("output_tokens_per_s", False),
         ("NCCL_ALGO", False),
+        ("speculative-token-map", False),
+        ("tokenizer-path", False),
+        ("skip-tokenizer-init", False),
+        ("eos-token", False),
+        ("hf-token", True),
+        ("AWS_ACCESS_KEY_ID", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("NCCL_TUNER_CONFIG", False),
         ("model", False),
     ],
 )
@@ -54,3 +68,9 @@ storage: postgresql+psycopg://u:pass@h/d
     assert "{output_tokens: {max: 512}}" in hidden
     assert "postgresql+psycopg://u:***@h/d" in hidden
     assert hidden.count("\n") == text.count("\n")
+
+
+def test_secret_values_long_enough_to_be_found_in_a_text() -> None:
+    environ = {"HF_TOKEN": "hf_abcdef", "API_KEY": "short", "PATH": "/usr/bin:/bin"}
+    assert secret_values(environ) == ["hf_abcdef"]
+    assert without_secrets(environ) == {"PATH": "/usr/bin:/bin"}
