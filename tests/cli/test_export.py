@@ -112,7 +112,10 @@ def test_an_unconfirmed_trial_needs_the_flag(study: Path, tmp_path: Path) -> Non
 
 
 def test_unknown_targets_and_allowances_are_named(study: Path) -> None:
-    assert "--for: must be among compose, kubernetes, systemd" in tuner("big", "--for", "x").stderr
+    assert (
+        "--for: must be among vllm, schedule, compose, kubernetes, systemd"
+        in tuner("big", "--for", "x").stderr
+    )
     assert "--allow: must be among" in tuner("big", "--allow", "anything").stderr
 
 

@@ -98,7 +98,7 @@ def _described(trial: TrialRecord) -> str:
 
 def _rounds(study: StoredStudy, a: TrialRecord, b: TrialRecord) -> list[tuple[Any, Any]]:
     """Launches of both servers in the same round of the same campaign."""
-    usable = [launch for launch in study.confirmations if launch.failure is None]
+    usable = [launch for launch in study.confirmations if not launch.failure and not launch.loads]
     found = []
     for one in usable:
         for other in usable:

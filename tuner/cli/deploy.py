@@ -23,7 +23,11 @@ def export(
     ] = None,
     targets: Annotated[
         list[str] | None,
-        typer.Option("--for", help="Further files: compose, kubernetes, systemd."),
+        typer.Option(
+            "--for",
+            help="Further files: compose, kubernetes, systemd; schedule: the table of depths "
+            "by load instead of a single server.",
+        ),
     ] = None,
     trial: Annotated[int | None, typer.Option(help="Another trial than the recommended.")] = None,
     unconfirmed: Annotated[

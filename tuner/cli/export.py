@@ -14,9 +14,19 @@ from tuner.engines.base import Engine
 from tuner.engines.catalog import get_engine
 from tuner.errors import UsageError
 from tuner.export.bundle import TARGETS, build_bundle, write_bundle
-from tuner.export.subject import ALLOWANCES, UNCONFIRMED, Provenance, Subject, choose
+from tuner.export.subject import (
+    ALLOWANCES,
+    UNCONFIRMED,
+    Provenance,
+    Subject,
+    choose,
+    choose_schedule,
+)
 from tuner.store.place import StudyPlace
 from tuner.store.stored import StoredStudy, find_study, read_study, study_file_of
+
+SCHEDULE = "schedule"
+"""Asks for the table of depths by load instead of a single server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,15 @@ class Source:
             allow=frozenset(allow),
         )
 
+    def choose_schedule(self, allow: Iterable[str]) -> Subject:
+        """The table of depths by load; raises ExportRefused."""
+        return choose_schedule(
+            self.stored.trials,
+            self.stored.recommendation,
+            provenance_of(self.stored, self.engine.kind),
+            allow=frozenset(allow),
+        )
+
 
 def open_source(study: str) -> Source:
     """The study that STUDY names; raises TunerError when it cannot be read."""
@@ -75,11 +94,15 @@ def export_study(wish: ExportWish) -> Exported:
         ExportRefused: the result may not be exported as it is.
         UsageError: an unknown target or allowance, a folder with other files.
     """
-    targets = checked("--for", split(wish.targets), TARGETS)
+    source = open_source(wish.study)
+    own = (source.engine.kind, SCHEDULE)
+    targets = checked("--for", split(wish.targets), (*own, *TARGETS))
     allow = set(checked("--allow", split(wish.allow), ALLOWANCES))
     allow |= {UNCONFIRMED} if wish.unconfirmed else set()
-    source = open_source(wish.study)
-    subject = source.choose(wish.trial, allow)
+    if SCHEDULE in targets:
+        subject = source.choose_schedule(allow)
+    else:
+        subject = source.choose(wish.trial, allow)
     folder = wish.out or source.place.results.deploy_folder
     evidence = evidence_of(source.place, source.loaded, source.stored, subject)
     files = build_bundle(source.engine, subject, folder=folder, targets=targets, evidence=evidence)

@@ -55,6 +55,10 @@ def confirm(
     trials: Annotated[
         list[int] | None, typer.Argument(help="Trials to confirm; the best when left out.")
     ] = None,
+    schedule: Annotated[
+        bool,
+        typer.Option("--schedule", help="Confirm a depth for each load, and the table of them."),
+    ] = False,
     verbose: VERBOSE = False,
     as_json: JSON = False,
 ) -> None:
@@ -63,10 +67,13 @@ def confirm(
     Example: tuner confirm quickstart 5 17
     """
     from tuner.cli.output import say, say_json
-    from tuner.cli.running import confirm_shown, ending_lines
+    from tuner.cli.running import confirm_shown, ending_lines, schedule_shown
     from tuner.cli.show import study_document
 
-    done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
+    if schedule and not trials:
+        done = schedule_shown(study, verbose=verbose)
+    else:
+        done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
     if as_json:
         say_json(study_document(done))
     else:

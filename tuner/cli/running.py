@@ -14,6 +14,7 @@ from tuner.errors import Interrupted, StoreError
 from tuner.events import Notice, Observer
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
+from tuner.search.schedule import schedule_study
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
@@ -52,6 +53,16 @@ def join_shown(study: str, *, verbose: bool) -> bool:
         verbose=verbose,
     )
     return ended[0] is not None
+
+
+def schedule_shown(study: str, *, verbose: bool) -> StoredStudy:
+    """Confirm a depth per load under a view; the stored study as it is afterwards."""
+    return _shown(
+        study,
+        lambda loaded, view: schedule_study(loaded, observer=view),
+        recalls=True,
+        verbose=verbose,
+    )
 
 
 def ending_lines(done: StoredStudy) -> list[str]:

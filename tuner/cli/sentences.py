@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from tuner import units
-from tuner.store.record import FinalistRecord, RecommendationRecord
+from tuner.store.record import (
+    FinalistRecord,
+    RecommendationRecord,
+    ScheduleRecord,
+    ScheduleStep,
+)
 
 
 def recommendation_lines(recommendation: RecommendationRecord | None) -> list[str]:
@@ -14,7 +21,29 @@ def recommendation_lines(recommendation: RecommendationRecord | None) -> list[st
     for reason in recommendation.reasons:
         if reason not in " ".join(lines):
             lines.append(reason)
-    return [lines[0], *(f"  {line}" for line in lines[1:])]
+    schedule = recommendation.schedule
+    further = schedule_lines(schedule) if schedule else []
+    return [lines[0], *(f"  {line}" for line in lines[1:]), *further]
+
+
+def schedule_lines(schedule: ScheduleRecord) -> list[str]:
+    """The verdict on the table of depths, and the depth confirmed at each load."""
+    single = f"depth {schedule.single_depth} everywhere" if schedule.single_depth else "baseline"
+    first = f"Schedule: keep one depth ({single})."
+    if schedule.verdict == "use":
+        first = f"Schedule: use the table, {_ratio(schedule)} of {single} under the moving load."
+    elif schedule.ratio is not None:
+        first = f"{first} The table: {_ratio(schedule)} of it."
+    steps = [
+        f"  {step.load:<6} depth {step.depth:<3} {_ratio(step)} baseline"
+        for step in schedule.steps
+    ]
+    return [first, *steps, *(f"  {reason}" for reason in schedule.reasons)]
+
+
+def _ratio(found: ScheduleRecord | ScheduleStep) -> str:
+    low, high = found.low or 0.0, found.high or math.inf
+    return f"{units.ratio(found.ratio or 0.0)} {units.interval(low, high)}"
 
 
 def finalist_line(finalist: FinalistRecord) -> str:

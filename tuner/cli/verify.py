@@ -17,11 +17,12 @@ from tuner.cli.remeasuring import (
     work_folder,
 )
 from tuner.errors import Difference, StudyMismatch, UsageError
-from tuner.measure.statistics import Interval, gain_interval
+from tuner.measure.statistics import Interval
 from tuner.search.remeasure import (
     Remeasured,
     answers_by_prompt,
     effective_differences,
+    gain_between,
     same_answers,
     same_speed,
     series_of,
@@ -151,8 +152,7 @@ def _against_record(bundle: OpenBundle, found: Sequence[Remeasured]) -> VerifyRe
 def _against_baseline(
     bundle: OpenBundle, found: Sequence[Remeasured], differences: Sequence[Difference]
 ) -> VerifyReport:
-    direction = bundle.evidence.direction
-    interval = gain_interval(series_of(found, 1), series_of(found, 0), direction=direction)
+    interval = gain_between(found, bundle.evidence.direction)
     beside = [each.answers for each in found if each.number == 0]
     recorded = answers_by_prompt(beside) if bundle.evidence.is_greedy else {}
     findings = [
@@ -202,7 +202,8 @@ def _gain(bundle: OpenBundle, interval: Interval, *, is_elsewhere: bool) -> Find
     if not bundle.engine.is_speculative(bundle.args):
         return Finding("speed", None, f"{shown}; the bundle is the baseline itself")
     confirmed = bundle.manifest.get("confirmed")
-    if is_elsewhere or not confirmed or not confirmed.get("low"):
+    is_table = bool(confirmed and confirmed.get("steps"))  # its interval is to a single server
+    if is_elsewhere or is_table or not confirmed or not confirmed.get("low"):
         return Finding("speed", interval.is_gain, shown)
     low, high = confirmed["low"], confirmed["high"]
     ok = interval.high >= low

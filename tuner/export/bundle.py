@@ -48,6 +48,8 @@ def build_bundle(
     """
     comment = _comment(subject)
     files = start_files(engine, subject.args, f"Starts {comment}")
+    if subject.schedule is not None:
+        files |= subject.schedule.files
     if evidence is not None:
         files[PROMPTS] = render_prompts(evidence)
     files |= _target_files(engine, subject, files, folder, frozenset(targets))
@@ -147,10 +149,9 @@ _AGAIN = "Export it again, and change settings by exporting another trial."
 
 
 def _comment(subject: Subject) -> str:
-    what = "the baseline" if subject.keeps_baseline else f"trial {subject.trial.number}"
     flags = f"\nExported with: {', '.join(subject.flags)}." if subject.flags else ""
     study = subject.provenance.study
-    return f"the server of study {study}, {what}; written by tuner {__version__}.{flags}"
+    return f"the server of study {study}, {subject.title}; written by tuner {__version__}.{flags}"
 
 
 def _target_files(

@@ -28,7 +28,7 @@ class Evidence:
     """How the exported server was confirmed, and what came out.
 
     Args:
-        workload: the held-out blocks and how they are asked.
+        workload: the held-out blocks and how they are asked, at its load points in turn.
         load: the load point the result is valid for.
         metric, direction: the objective.
         launches: the objective per held-out block of each confirmation launch, for `server` and
@@ -77,6 +77,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
         "metric": evidence.metric,
         "direction": evidence.direction,
         "load": asdict(evidence.load),
+        "sweep": [asdict(load) for load in workload.loads],
         "arrivals_s": None if trace is None else list(trace),
         "sampling": asdict(workload.sampling),
         "warm_up": workload.warm_up,
@@ -132,7 +133,7 @@ def _workload(data: Mapping[str, Any], blocks: Blocks) -> Workload:
         blocks=(),
         held_out_blocks=blocks,
         warm_up_prompts=(),
-        loads=(load,),
+        loads=tuple(LoadPoint(**each) for each in data["sweep"]),
         sampling=Sampling(**data["sampling"]),
         warm_up=data["warm_up"],
         cache=data["cache"],

@@ -11,7 +11,8 @@ import yaml
 from tuner.export.containers import MOUNT, SHARED_MEMORY_GIB, Container
 
 NAME = "kubernetes.yaml"
-CONFIG_FILES = ("server.yaml", "server.env", "launch.sh")
+CONFIG_FILES = ("server.yaml", "server.env", "launch.sh", "adaptive.json")
+"""What a server needs to start; the last where it has a table of depths by load."""
 
 
 def render_kubernetes(
@@ -19,7 +20,7 @@ def render_kubernetes(
 ) -> str:
     """Three documents; the ConfigMap holds the bundle's files as they are."""
     name = object_name(study)
-    config = {key: files[key] for key in CONFIG_FILES}
+    config = {key: files[key] for key in CONFIG_FILES if key in files}
     documents = [_config_map(name, config), deployment(name, container), _service(name, container)]
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
@@ -59,7 +60,7 @@ def check_kubernetes(text: str, files: Mapping[str, str]) -> None:
     """Raise ValueError unless the ConfigMap holds these very files."""
     first = next(iter(yaml.safe_load_all(text)), None)
     data = first.get("data") if isinstance(first, dict) else None
-    if data != {key: files[key] for key in CONFIG_FILES}:
+    if data != {key: files[key] for key in CONFIG_FILES if key in files}:
         raise ValueError(f"{NAME}: its ConfigMap must hold the bundle's files")
 
 

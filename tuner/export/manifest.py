@@ -27,17 +27,17 @@ def build_manifest(
             "objective": provenance.objective,
             "digest": provenance.digests.get("study", ""),
         },
-        "trial": trial.number,
+        "trial": None if subject.schedule else trial.number,
         "verdict": "keep_baseline" if subject.keeps_baseline else "use",
         "engine": dict(provenance.engine),
         "server": {
             "digest": subject.args.digest,
-            "effective_digest": trial.effective_digest,
+            "effective_digest": "" if subject.schedule else trial.effective_digest,
             "args": subject.args.to_json(),
-            "effective": dict(trial.effective_args),
+            "effective": {} if subject.schedule else dict(trial.effective_args),
         },
         "confirmed": _confirmed(subject),
-        "measured": _measured(subject),
+        "measured": None if subject.schedule else _measured(subject),
         "valid_for": {"load": provenance.load, "prompts": provenance.digests.get("prompts", "")},
         "digests": dict(provenance.digests),
         "driver": provenance.fingerprint.get("gpu_driver"),
@@ -69,6 +69,8 @@ def sha256(text: str) -> str:
 
 
 def _confirmed(subject: Subject) -> dict[str, Any] | None:
+    if subject.schedule is not None:
+        return subject.schedule.model_dump(mode="json", exclude={"server_args", "files"})
     found = subject.recommendation
     if found is None or subject.keeps_baseline:
         finalist = subject.finalist

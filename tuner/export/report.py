@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from tuner import __version__, units
 from tuner.export.subject import SIMULATED, SYNTHETIC, UNCONFIRMED, UNFAITHFUL, Subject
+from tuner.store.record import ScheduleRecord
 
 _WARNINGS = {
     UNCONFIRMED: "**Not confirmed.** These are the search's own numbers, the best of many noisy "
@@ -26,7 +29,7 @@ def render_report(
     """The report as Markdown; `files` are the bundle's, `port` is where it listens."""
     provenance = subject.provenance
     parts = [
-        f"# {provenance.study}: {_title(subject)}",
+        f"# {provenance.study}: {'keep ' * subject.keeps_baseline}{subject.title}",
         *(_WARNINGS[name] for name in (*subject.flags, *marks) if name in _WARNINGS),
         _verdict(subject),
         "## The server",
@@ -40,11 +43,25 @@ def render_report(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _title(subject: Subject) -> str:
-    return "keep the baseline" if subject.keeps_baseline else f"trial {subject.trial.number}"
+def _schedule(schedule: ScheduleRecord) -> str:
+    span = units.interval(schedule.low or 0.0, schedule.high or math.inf)
+    first = (
+        f"**{units.ratio(schedule.ratio or 0.0)} of trial {schedule.single}** (95 % interval "
+        f"{span}), the best single server, under a load that moves through "
+        f"{', '.join(schedule.sweep)}."
+    )
+    rows = [("load", "depth", "against the baseline there")]
+    rows += [
+        (step.load, str(step.depth), f"{units.ratio(step.ratio)} "
+         f"{units.interval(step.low, step.high)}")
+        for step in schedule.steps
+    ]  # fmt: skip
+    return "\n\n".join([first, *schedule.reasons, _table(rows)])
 
 
 def _verdict(subject: Subject) -> str:
+    if subject.schedule is not None:
+        return _schedule(subject.schedule)
     found = subject.recommendation
     if subject.keeps_baseline:
         why = " ".join(found.reasons) if found else ""
@@ -74,6 +91,8 @@ def _settings(subject: Subject) -> str:
 
 def _measured(subject: Subject) -> str:
     trial = subject.trial
+    if subject.schedule is not None:
+        return ""
     rows = [("metric", "value")]
     rows += [
         (f"`{name}`", units.number(value))
@@ -119,7 +138,8 @@ def _start(files: tuple[str, ...], port: int) -> str:
     return "\n".join(lines)
 
 
-def _table(rows: list[tuple[str, Any]]) -> str:
+def _table(rows: Sequence[tuple[Any, ...]]) -> str:
+    rule = "|---" * len(rows[0]) + "|"
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     lines = [f"| {' | '.join(row)} |" for row in cells]
-    return "\n".join([lines[0], "|---|---|", *lines[1:]])
+    return "\n".join([lines[0], rule, *lines[1:]])

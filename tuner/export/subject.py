@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tuner.args import ServerArgs
 from tuner.errors import ExportRefused
-from tuner.store.record import FinalistRecord, RecommendationRecord, TrialRecord
+from tuner.store.record import (
+    FinalistRecord,
+    RecommendationRecord,
+    ScheduleRecord,
+    TrialRecord,
+)
 
 UNCONFIRMED = "unconfirmed"
 SYNTHETIC = "synthetic"
@@ -37,6 +42,13 @@ _REASONS = {
     ),
 }
 
+_SCHEDULE_REASONS = {
+    UNCONFIRMED: (
+        "must beat the best single server by more than the noise, got no such gain",
+        "Export the single server, or the table all the same with --unconfirmed.",
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -61,7 +73,11 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One server to be exported, what was confirmed about it, and the flags that were needed."""
+    """One server to be exported, what was confirmed about it, and the flags that were needed.
+
+    With a `schedule` the server is its table, and `trial` the single server that it was measured
+    against.
+    """
 
     args: ServerArgs
     trial: TrialRecord
@@ -69,11 +85,19 @@ class Subject:
     recommendation: RecommendationRecord | None = None
     finalist: FinalistRecord | None = None
     flags: tuple[str, ...] = ()
+    schedule: ScheduleRecord | None = None
 
     @property
     def keeps_baseline(self) -> bool:
         """True when the study's answer is the server without speculation."""
-        return self.trial.state == "baseline"
+        return self.trial.state == "baseline" and self.schedule is None
+
+    @property
+    def title(self) -> str:
+        """What it is, in a word or two."""
+        if self.schedule is not None:
+            return "the table of depths by load"
+        return "the baseline" if self.keeps_baseline else f"trial {self.trial.number}"
 
 
 def choose(
@@ -94,10 +118,7 @@ def choose(
     finalist = _finalist(recommendation, trial)
     confirmed = recommendation is not None and wanted == _recommended(recommendation)
     needed = needed_allowances(trial, finalist, recommendation, is_recommended=confirmed)
-    for name in needed:
-        if name not in allow:
-            what, hint = _REASONS[name]
-            raise ExportRefused(f"study {provenance.study}, trial {wanted}: {what}.", hint)
+    _refuse(f"study {provenance.study}, trial {wanted}", needed, allow, _REASONS)
     return Subject(
         args=_args(trial, recommendation if confirmed else None),
         trial=trial,
@@ -106,6 +127,57 @@ def choose(
         finalist=finalist,
         flags=tuple(needed),
     )
+
+
+def choose_schedule(
+    trials: Sequence[TrialRecord],
+    recommendation: RecommendationRecord | None,
+    provenance: Provenance,
+    *,
+    allow: frozenset[str] = frozenset(),
+) -> Subject:
+    """The study's table of depths.
+
+    Raises:
+        ExportRefused: there is none, or it needs an allowance not given.
+    """
+    study = provenance.study
+    schedule = recommendation.schedule if recommendation else None
+    if schedule is None or not schedule.server_args.flags:
+        why = " ".join(schedule.reasons) if schedule else "none was measured"
+        raise ExportRefused(
+            f"study {study}: must have a table of depths by load, got none: {why}",
+            f"Run `tuner confirm {study} --schedule`, or export the single server.",
+        )
+    trial = _measured(trials, schedule.single, study)
+    facts = {
+        UNCONFIRMED: schedule.verdict != "use",
+        SYNTHETIC: trial.is_synthetic,
+        SIMULATED: trial.is_simulated or schedule.is_simulated,
+        UNFAITHFUL: schedule.fidelity not in _FAITHFUL,
+    }
+    needed = [name for name in ALLOWANCES if facts[name]]
+    _refuse(f"study {study}, schedule", needed, allow, _REASONS | _SCHEDULE_REASONS)
+    return Subject(
+        args=ServerArgs(schedule.server_args.flags, schedule.server_args.env),
+        trial=trial,
+        provenance=replace(provenance, load=", ".join(step.load for step in schedule.steps)),
+        recommendation=recommendation,
+        flags=tuple(needed),
+        schedule=schedule,
+    )
+
+
+def _refuse(
+    what: str,
+    needed: Sequence[str],
+    allow: frozenset[str],
+    reasons: Mapping[str, tuple[str, str]],
+) -> None:
+    for name in needed:
+        if name not in allow:
+            why, hint = reasons[name]
+            raise ExportRefused(f"{what}: {why}.", hint)
 
 
 def reason_text(name: str) -> str:

@@ -21,7 +21,7 @@ from tuner.measure.checks import check_measurement
 from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.metrics import summarize
 from tuner.measure.noise import LaunchNoise, rounds_needed
-from tuner.measure.records import Block, RequestRecord
+from tuner.measure.records import Block, LoadPoint, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.candidates import Candidates
 from tuner.search.history import History
@@ -29,6 +29,7 @@ from tuner.search.launching import run_launch
 from tuner.search.recommend import UNKNOWN_NOISE, Finalist, Verdict, decide
 from tuner.search.recording import args_record, finite
 from tuner.search.stopping import is_never_accepted
+from tuner.search.sweep import block_series, geometric_mean
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
 
 HOPELESS = 1.5
@@ -63,7 +64,8 @@ class LaunchKeeper(Protocol):
 class Campaign:
     """One confirmation: the servers by trial (0 is the baseline), and its launches so far.
 
-    `noise` is what the search learned of launches of one server.
+    `noise` is what the search learned of launches of one server. `sweep`: load points that every
+    launch goes through in this order; empty: the objective's alone.
     """
 
     bench: Bench
@@ -72,12 +74,15 @@ class Campaign:
     servers: Mapping[int, ServerArgs]
     noise: LaunchNoise = UNKNOWN_NOISE
     launches: list[ConfirmationLaunch] = field(default_factory=list)
+    sweep: tuple[LoadPoint, ...] = ()
 
     @property
     def name(self) -> str:
         """Identity of this set of servers on these prompts."""
         digests = sorted(args.digest for args in self.servers.values())
-        return digest_of([digests, self.bench.workload.digest, self.bench.objective.text])
+        loads = [[load.label for load in self.sweep]] if self.sweep else []
+        where = [self.bench.workload.digest, self.bench.objective.text]
+        return digest_of([digests, *where, *loads])
 
     def launch_of(self, round_: int, trial: int) -> ConfirmationLaunch | None:
         """The stored launch of a server in a round."""
@@ -201,7 +206,7 @@ def confirm_server(
         number=trial,
         args=args,
         blocks=bench.workload.held_out_blocks,
-        loads=(bench.objective.load,),
+        loads=campaign.sweep or (bench.objective.load,),
         folder=campaign.keeper.launch_folder(order),
         label=f"confirm-{round_}-{trial}",
     )
@@ -235,6 +240,8 @@ def confirmed_launch(
     limits = bench.workload.limits
     measurement = summarize(run.blocks, acceptance=run.acceptance, limits=limits)
     check_measurement(measurement)
+    if len(measurement.summaries) > 1:
+        return swept_launch(bench, run, common)
     summary = measurement.at(bench.objective.load)
     values = bench.objective.block_values(measurement)
     return ConfirmationLaunch(
@@ -243,6 +250,18 @@ def confirmed_launch(
         per_block=[value if math.isfinite(value) else 0.0 for value in values],
         metrics=finite(summary.metrics),
         acceptance_length=summary.acceptance.length if summary.acceptance else None,
+        seconds=run.seconds(),
+    )
+
+
+def swept_launch(bench: Bench, run: ServerRun, common: Mapping[str, Any]) -> ConfirmationLaunch:
+    """The record of a launch whose load moved: every block in order, with its load."""
+    values = block_series(bench, run.blocks)
+    return ConfirmationLaunch(
+        **common,
+        value=geometric_mean(values),
+        per_block=values,
+        loads=[block.load.label for block in run.blocks],
         seconds=run.seconds(),
     )
 

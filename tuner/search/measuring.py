@@ -10,7 +10,7 @@ from tuner.errors import FailureKind, TrialFailure
 from tuner.events import RequestsProgressed, StageChanged
 from tuner.measure.client import LoadClient
 from tuner.measure.records import Block, LoadPoint, Snapshot
-from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at
+from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly
 
 
 def measure_loads(
@@ -42,11 +42,12 @@ def _measure_load(
     """Measure every block at one load point; True when the trial was stopped early."""
     bench.observer(StageChanged(plan.number, "measuring"))
     paths = bench.engine.snapshot_paths()
+    done = len(run.blocks)
     with run.timing("measure"):
         before = client.snapshot(paths)
         stopped = _measure_blocks(bench, plan, client, load, run, stop_early)
         after = client.snapshot(paths)
-    records = [record for block in blocks_at(run, load) for record in block.records]
+    records = [record for block in run.blocks[done:] for record in block.records]
     if bench.engine.is_speculative(plan.args):  # a baseline without counts did not fail to draft
         acceptance = bench.engine.acceptance(before, after, records)
         if acceptance is not None:

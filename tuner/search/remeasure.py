@@ -21,10 +21,11 @@ from tuner.events import ConfirmationProgressed
 from tuner.measure.distributions import t_quantile
 from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.records import Block, RequestRecord
-from tuner.measure.statistics import Interval, log_ratios, robust_center
+from tuner.measure.statistics import Interval, gain_interval, log_ratios, robust_center
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.confirm import confirmed_launch, order_of
 from tuner.search.launching import run_launch
+from tuner.search.sweep import first_answers, swept_gain
 from tuner.server.command import LaunchCommand
 from tuner.store.record import ConfirmationLaunch
 
@@ -57,8 +58,8 @@ class Remeasured:
 
     @property
     def answers(self) -> list[RequestRecord]:
-        """Every answer of the launch."""
-        return [record for block in self.blocks for record in block.records]
+        """The answers of the first pass over the prompts."""
+        return first_answers(self.blocks)
 
 
 def remeasure(
@@ -94,7 +95,7 @@ def _launched(bench: Bench, contender: Contender, round_: int, folder: Path) -> 
         number=number,
         args=contender.args,
         blocks=bench.workload.held_out_blocks,
-        loads=(bench.objective.load,),
+        loads=bench.workload.loads,
         folder=folder,
         label=f"{contender.name}-{round_}",
         start=contender.start,
@@ -111,6 +112,22 @@ def _launched(bench: Bench, contender: Contender, round_: int, folder: Path) -> 
     return Remeasured(
         number, launch, tuple(run.blocks), run.effective, tuple(run.drifts), tuple(run.warnings)
     )
+
+
+def gain_between(found: Sequence[Remeasured], direction: str) -> Interval:
+    """How much better contender 1 is than contender 0, round by round."""
+    ours, theirs = ([e.launch for e in found if e.number == number] for number in (1, 0))
+    if ours and ours[0].loads:
+        return swept_gain(_in_rounds(ours), _in_rounds(theirs), direction)
+    return gain_interval(
+        [each.per_block for each in _in_rounds(ours)],
+        [each.per_block for each in _in_rounds(theirs)],
+        direction=direction,
+    )
+
+
+def _in_rounds(launches: Sequence[ConfirmationLaunch]) -> list[ConfirmationLaunch]:
+    return sorted(launches, key=lambda launch: launch.round)
 
 
 # ---- is it what it was? ----------------------------------------------------------------------

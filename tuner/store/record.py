@@ -152,7 +152,8 @@ class ConfirmationLaunch(Record):
     """One launch of the confirmation: which server, in which round and order, its values.
 
     `per_block` holds the objective per held-out block; `digest` names the server; `campaign`
-    names the set of finalists, so that launches of an earlier set are never mixed in.
+    names the set of finalists, so that launches of an earlier set are never mixed in. `loads`
+    names the load of each block where it moved within the launch; empty: the objective's.
     """
 
     campaign: str = ""
@@ -162,6 +163,7 @@ class ConfirmationLaunch(Record):
     digest: str
     value: float | None
     per_block: list[Number] = Field(default_factory=list)
+    loads: list[str] = Field(default_factory=list)
     metrics: dict[str, Number] = Field(default_factory=dict)
     acceptance_length: float | None = None
     failure: str | None = None
@@ -182,6 +184,46 @@ class FinalistRecord(Record):
     constraints_met: bool = True
     fidelity: str = "not checked"
     value: float | None = None
+
+
+class ScheduleStep(Record):
+    """The depth confirmed at one load; the interval is its gain over the baseline there, or for
+    depth 0 that of the best server that does not pay."""
+
+    load: str
+    concurrency: int
+    depth: int
+    ratio: Number
+    low: Number
+    high: Number
+
+
+TABLE = -1
+"""Stands for a table of depths among trial numbers: it is no trial of the search."""
+
+
+class ScheduleRecord(Record):
+    """A table of depths by load, measured against the best single server under a moving load.
+
+    `single` is that server's trial; `ratio` is the table to it; `files` are what `server_args`
+    refer to, lying beside them.
+    """
+
+    verdict: Literal["use", "keep_single"]
+    steps: list[ScheduleStep] = Field(default_factory=list)
+    single: int = 0
+    single_depth: int = 0
+    sweep: list[str] = Field(default_factory=list)
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    launches: int = 0
+    server_args: ArgsRecord = ArgsRecord()
+    digest: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    fidelity: str = "not checked"
+    reasons: list[str] = Field(default_factory=list)
+    is_simulated: bool = False
 
 
 class RecommendationRecord(Record):
@@ -205,3 +247,4 @@ class RecommendationRecord(Record):
     objective: str = ""
     load: str = ""
     finished_utc: str = ""
+    schedule: ScheduleRecord | None = None

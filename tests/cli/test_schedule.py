@@ -1,0 +1,117 @@
+"""A depth per load, from the search to an exported table, on the fake server.
+
+Its stated formula: without other requests depth 4 pays, with four running verification is so
+dear that drafting loses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tuner.cli.app import build_app
+
+ROOT = Path(__file__).parents[2]
+STUDY = """\
+name: loads
+engine:
+  kind: fake
+  behaviour:
+    {step_ms: 4, acceptance: [0.9], verify_cost: 0.05, verify_load: 15, answer_tokens: 20}
+space:
+  parameters:
+    steps: {flag: spec-steps, choices: [1, 4]}
+workload:
+  prompts: {builtin: mixed}
+  blocks: 2
+  block_size: 3
+  held_out: 6
+  output_tokens: {max: 20}
+  warm_up: 1
+  load: [{concurrency: 1}, {concurrency: 4}]
+objective: {maximize: output_tokens_per_s, at: {concurrency: 1}}
+search: {sampler: random, pruner: none}
+confirm: {finalists: 1, rounds: 3, max_rounds: 3}
+"""
+
+
+def tuner(*arguments: str) -> Any:
+    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A study at two loads with its schedule, really run, once for all tests."""
+    folder = tmp_path_factory.mktemp("schedule")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
+        (folder / "loads.yaml").write_text(STUDY)
+        early = tuner("confirm", "loads.yaml", "--schedule")
+        assert early.exit_code != 0
+        done = tuner("run", "loads.yaml")
+        assert done.exit_code == 0, done.stderr
+        done = tuner("confirm", "loads.yaml", "--schedule")
+        assert done.exit_code == 0, done.stderr
+        (folder / "said.txt").write_text(done.stdout)
+        yield folder
+
+
+def schedule_of(study: Path) -> dict[str, Any]:
+    document = json.loads(tuner("show", "loads", "--json").stdout)
+    found: dict[str, Any] = document["recommendation"]["schedule"]
+    return found
+
+
+def test_depths_are_confirmed_at_each_load_and_the_table_wins(study: Path) -> None:
+    schedule = schedule_of(study)
+    depths = {step["load"]: step["depth"] for step in schedule["steps"]}
+    assert depths == {"c1": 4, "c4": 0}
+    assert schedule["sweep"] == ["c1", "c4", "c1"]
+    assert schedule["server_args"]["flags"]["spec-schedule"] == "1:4,3:0"
+    assert schedule["verdict"] == "use"
+    assert schedule["low"] > 1
+    assert schedule["fidelity"] == "match"
+    assert schedule["is_simulated"]
+
+
+def test_it_is_said_in_words(study: Path) -> None:
+    said = (study / "said.txt").read_text().splitlines()
+    (verdict,) = [line for line in said if line.startswith("Schedule")]
+    assert verdict.startswith("Schedule: use the table, 1.")
+    assert [line.split()[:3] for line in said if line.startswith("  c")] == [
+        ["c1", "depth", "4"], ["c4", "depth", "0"],
+    ]  # fmt: skip
+
+
+def test_measuring_it_again_launches_nothing_new(study: Path) -> None:
+    before = sorted((study / "results" / "loads" / "confirm").iterdir())
+    done = tuner("confirm", "loads.yaml", "--schedule", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert sorted((study / "results" / "loads" / "confirm").iterdir()) == before
+
+
+def test_the_table_is_exported_and_verified(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "table"
+    refused = tuner("export", "loads", "--for", "schedule", "--out", str(out))
+    assert refused.exit_code == 2
+    assert "schedule: must be measured on a real server" in refused.stderr
+    done = tuner("export", "loads", "--for", "schedule", "--out", str(out),
+                 "--allow", "simulated")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["server"]["args"]["flags"]["spec-schedule"] == "1:4,3:0"
+    assert manifest["valid_for"]["load"] == "c1, c4"
+    assert [step["depth"] for step in manifest["confirmed"]["steps"]] == [4, 0]
+    assert manifest["flags"] == ["simulated"]
+    assert "| c4 | 0 |" in (out / "REPORT.md").read_text()
+    document = json.loads(tuner("verify", str(out), "--json").stdout)
+    checks = {each["name"]: each["ok"] for each in document["checks"]}
+    assert (checks["server"], checks["outputs"]) == (True, True)  # the speed is the machine's
+    assert 0.3 < document["ratio"] < 3
+    assert document["recorded"]["verdict"] == "use"
