@@ -70,6 +70,8 @@ def test_equal_effective_values_make_a_twin_only_where_the_engine_reports_the_fl
     assert history.effective_twin(other, "same", {"draft-tokens", "steps"}).number == 8
     assert history.effective_twin(other, "same", {"steps"}) is None
     assert history.effective_twin(other, "", {"draft-tokens"}) is None
+    ring = ServerArgs(other.flags, {"NCCL_ALGO": "Ring"})
+    assert history.effective_twin(ring, "same", {"draft-tokens", "steps"}) is None
 
 
 def test_baselines_are_pooled_and_tell_the_launch_noise(history, trial) -> None:

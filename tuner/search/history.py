@@ -70,8 +70,9 @@ class History:
     ) -> TrialRecord | None:
         """A measured trial whose running server reported the same effective values.
 
-        Only where every flag in which the two requests differ is among the reported values:
-        an engine that does not report a flag cannot prove two servers equal.
+        Only where everything in which the two requests differ is among the reported values:
+        an engine that does not report a flag cannot prove two servers equal, and none reports
+        its environment.
         """
         reported = set(effective)
         for record in self.records:
@@ -79,7 +80,7 @@ class History:
                 continue
             if record.effective_digest != effective_digest:
                 continue
-            if differing_flags(args, record) <= reported:
+            if differing(args, record) <= reported:
                 return record
         return None
 
@@ -157,7 +158,18 @@ def block_values(objective: Objective, record: TrialRecord) -> tuple[float, ...]
     return tuple(math.nan if value is None else value for value in values)
 
 
-def differing_flags(args: ServerArgs, record: TrialRecord) -> set[str]:
-    """Flags that two requests give different values."""
-    other = record.requested_args.flags
-    return {name for name in {*args.flags, *other} if args.flags.get(name) != other.get(name)}
+def differing(args: ServerArgs, record: TrialRecord) -> set[str]:
+    """Flags, and variables as `env:NAME`, that two requests give different values."""
+    other = record.requested_args
+    flags = {
+        name
+        for name in {*args.flags, *other.flags}
+        if args.flags.get(name) != other.flags.get(name)
+    }
+    variables = {*args.env, *other.env}
+    unset = object()
+    return flags | {
+        f"env:{name}"
+        for name in variables
+        if args.env.get(name, unset) != other.env.get(name, unset)
+    }
