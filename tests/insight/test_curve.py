@@ -58,3 +58,12 @@ def test_more_alternatives_accept_more() -> None:
     curve = Curve(2.0)
     assert curve.mean_length(3, lift=0.5) > curve.mean_length(3) == pytest.approx(2.0)
     assert math.isclose(float(np.median(curve.lengths(3, 800))), 2.0, rel_tol=0.03)
+
+
+def test_positions_that_another_server_measured_go_on() -> None:
+    own = curve_of(AcceptanceRecord(length=1.8, per_position=[0.8], steps=100), 1.8)
+    deeper = curve_of(AcceptanceRecord(length=1.9, per_position=[0.6, 0.3, 0.03], steps=100), 1.93)
+    assert own is not None
+    assert deeper is not None
+    assert own.extended_by(deeper).rates(4) == pytest.approx([0.8, 0.5, 0.1, 0.1])
+    assert deeper.extended_by(own) is deeper

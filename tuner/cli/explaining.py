@@ -25,7 +25,7 @@ def explanation_lines(study: StoredStudy, found: Explanation, width: int | None)
     if study.is_simulated:
         lines.append("Simulated: the numbers are replayed or scripted, nothing was measured.")
     if found.trial is not None:
-        versus = found.trial.vs_baseline
+        versus = found.versus
         gain = f", {units.ratio(versus)} baseline" if versus else ""
         lines.append(f"trial {found.trial.number}: {params_text(found.trial.params)}{gain}")
     sections = (

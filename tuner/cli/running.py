@@ -15,6 +15,7 @@ from tuner.events import Notice, Observer
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.search.schedule import schedule_study
+from tuner.store.place import place_of
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
@@ -86,7 +87,20 @@ def _shown(
         if recalls:
             view.recall(_earlier(study))
         action(loaded, view)
-    return read_study(study)
+    done = read_study(study)
+    fill_dashboard(done, place_of(loaded.config.name, loaded.config.storage).url)
+    return done
+
+
+def fill_dashboard(done: StoredStudy, url: str) -> None:
+    """Notes and charts for the dashboard; a database that cannot take them loses nothing else."""
+    from tuner.insight.dashboard import dashboard_content
+    from tuner.insight.leverage import explain
+    from tuner.store.dashboard_content import save_content
+
+    content = dashboard_content(done, explain(done), recommendation_lines(done.recommendation))
+    with contextlib.suppress(StoreError):
+        save_content(url, done.name, content)
 
 
 def _earlier(study: str) -> list[TrialRecord]:

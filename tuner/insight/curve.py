@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -62,6 +62,18 @@ class Curve:
         if not found:  # only the length is known: the same rate at every position
             found = [_rate_of(self.length, depth)]
         return (found + [found[-1]] * depth)[:depth]
+
+    def extended_by(self, deeper: Curve) -> Curve:
+        """The curve with further positions as another server of the same draft accepted them."""
+        own, others = self.positions, deeper.positions
+        if not own or len(others) <= len(own) or not others[len(own) - 1].share > 0:
+            return self
+        scale = own[-1].share / others[len(own) - 1].share
+        more = tuple(
+            Position(each.number, each.share * scale, each.low * scale, each.high * scale)
+            for each in others[len(own) :]
+        )
+        return replace(self, positions=(*own, *more))
 
     def lengths(self, depth: int, draws: int, *, lift: float = 0.0, seed: int = 7) -> Array:
         """Plausible acceptance lengths at a depth, one per draw.

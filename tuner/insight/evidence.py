@@ -13,6 +13,7 @@ from tuner.drafts.sizes import count_sizes
 from tuner.errors import TunerError
 from tuner.insight.counts import DEPTH, WIDTH, Steps, count_steps, flag_number, point_at
 from tuner.insight.crossover import Crossover
+from tuner.insight.curve import Curve, curve_of
 from tuner.insight.inert import LEAST_NOISE
 from tuner.insight.levers import Lever
 from tuner.measure.noise import launch_noise
@@ -20,6 +21,8 @@ from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
 
 DRAFT_FLAGS = ("draft-model-path", "speculative-config.model", "model-draft")
+
+METHOD_FLAGS = ("speculative-algorithm", "speculative-config.method", "spec-type")
 
 NOISE = 2.83
 """Two launches differ by up to so many standard deviations of one without meaning anything."""
@@ -59,6 +62,25 @@ def depths_tried(study: StoredStudy, trial: TrialRecord) -> frozenset[int]:
         if each.state in ("complete", "pruned", "reused") and flag_number(each, WIDTH) == width
         and (depth := flag_number(each, DEPTH))
     )  # fmt: skip
+
+
+def deepest_curve(study: StoredStudy, trial: TrialRecord, curve: Curve) -> Curve:
+    """The trial's curve, continued by the deepest measured trial of the same width."""
+    width = flag_number(trial, WIDTH)
+    others = [
+        found
+        for each in study.trials
+        if each.state in ("complete", "pruned") and flag_number(each, WIDTH) == width
+        and not each.is_synthetic and _method(each) == _method(trial)
+        and (found := curve_of(each.acceptance, each.acceptance_length))
+    ]  # fmt: skip
+    return curve.extended_by(max(others, key=lambda each: len(each.positions), default=curve))
+
+
+def _method(trial: TrialRecord) -> tuple[object, ...]:
+    """What names the kind of draft among the flags."""
+    flags = trial.requested_args.flags
+    return tuple(flags.get(name) for name in METHOD_FLAGS)
 
 
 def flags_lever(study: StoredStudy, trial: TrialRecord) -> Lever | None:

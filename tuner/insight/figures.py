@@ -37,8 +37,9 @@ class Figure:
     layout: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """What Plotly draws."""
-        return {"data": self.data, "layout": self.layout}
+        """What Plotly draws, as strict JSON."""
+        cleaned: dict[str, Any] = _finite({"data": self.data, "layout": self.layout})
+        return cleaned
 
 
 def study_figures(study: StoredStudy, found: Explanation) -> dict[str, Figure]:
@@ -49,6 +50,15 @@ def study_figures(study: StoredStudy, found: Explanation) -> dict[str, Figure]:
     )  # fmt: skip
     made = (make(study, found) for make in makers)
     return {figure.key: figure for figure in made if figure is not None}
+
+
+def _finite(value: Any) -> Any:
+    """The value without numbers that JSON cannot hold, and without settings left open."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def described(trial: TrialRecord) -> str:

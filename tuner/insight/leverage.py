@@ -16,6 +16,7 @@ from tuner.insight.curve import Curve, curve_of
 from tuner.insight.cycle import Cycle, find_cycle
 from tuner.insight.evidence import (
     counted,
+    deepest_curve,
     depths_tried,
     draft_head,
     flags_lever,
@@ -55,6 +56,11 @@ class Explanation:
         return max(certain, key=lambda each: each.ratio, default=None)
 
     @property
+    def versus(self) -> float | None:
+        """The explained server's ratio to the baseline, the confirmed one where there is one."""
+        return self.flags.ratio if self.flags else None
+
+    @property
     def sentence(self) -> str:
         """The largest lever and what to do next."""
         if self.trial is None:
@@ -62,7 +68,7 @@ class Explanation:
         largest = self.largest
         if largest is None:
             return "No lever promises more than its own uncertainty: keep what is recommended."
-        number, versus = self.trial.number, self.trial.vs_baseline
+        number, versus = self.trial.number, self.versus
         whole = f", {units.ratio(versus * largest.ratio)} baseline" if versus else ""
         text = (
             f"Largest lever: {largest.name} ({largest.change}) would give "
@@ -76,7 +82,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """The `--json` document."""
-        versus = self.trial.vs_baseline if self.trial else None
+        versus = self.versus
         return {
             "study": self.study,
             "trial": self.trial.number if self.trial else None,
@@ -153,7 +159,7 @@ def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> 
     head_share, vocabulary = draft_head(trial)
     ground = Ground(
         steps=steps,
-        curve=found.curve,
+        curve=deepest_curve(study, trial, found.curve),
         cycle=cycle,
         clock=clock,
         depth=round(flag_number(trial, DEPTH) or steps.verified or 1),

@@ -49,8 +49,9 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
   overflow-wrap: anywhere; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 @media (max-width: 720px) { .cards { grid-template-columns: 1fr; } }
-@media print { body { max-width: none; padding: 0; font-size: 11pt; }
-  section, .card, tr { break-inside: avoid; } .card, pre, .mark { background: none; } }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; }
+  h2, .soft { break-after: avoid; } .plot, .card, tr { break-inside: avoid; }
+  h2 { margin-top: 20px; } .card, pre, .mark { background: none; } }
 """
 
 PRINT_STYLE = """

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from tuner import __version__, units
 from tuner.errors import UsageError
@@ -118,15 +116,7 @@ def _figure(figures: Mapping[str, Figure], key: str, *more: str) -> Raw:
     if figure is None:
         return Raw("")
     caption = paragraph(figure.caption, "soft")
-    return section(figure.title, caption, plot(key, _finite(figure.document())), *more)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return section(figure.title, caption, plot(key, figure.document()), *more)
 
 
 def _lever_table(found: Explanation) -> Raw:

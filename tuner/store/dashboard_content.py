@@ -1,0 +1,57 @@
+"""Owns what optuna-dashboard shows beside the trials: notes and charts, written to the database.
+
+optuna-dashboard renders a note's Markdown with any HTML in it: texts come in escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import optuna
+from optuna_dashboard import get_note, save_note, save_plotly_graph_object
+
+from tuner.store.database import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardContent:
+    """The study's note, a note per trial number, and Plotly documents by identifier."""
+
+    note: str = ""
+    trial_notes: Mapping[int, str] = field(default_factory=dict)
+    charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """A Plotly document where optuna-dashboard wants a figure: it only asks for its JSON."""
+
+    document: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        return json.dumps(self.document, allow_nan=False)
+
+
+def save_content(url: str, study: str, content: DashboardContent) -> None:
+    """Write the content; what is there already is replaced, what did not change is left alone.
+
+    Raises:
+        StoreError: the database cannot be written.
+    """
+    with open_store(url, create=True) as store:
+        found = optuna.load_study(study_name=study, storage=store.optuna_storage)
+        _note(found, content.note)
+        for frozen in found.get_trials(deepcopy=False):
+            if frozen.number in content.trial_notes:
+                trial = optuna.trial.Trial(found, frozen._trial_id)
+                _note(trial, content.trial_notes[frozen.number])
+        for name, document in content.charts.items():
+            save_plotly_graph_object(found, _Chart(document), graph_object_id=name)
+
+
+def _note(owner: optuna.Study | optuna.trial.Trial, body: str) -> None:
+    if body and get_note(owner) != body:
+        save_note(owner, body)
