@@ -137,3 +137,21 @@ def test_warnings_of_a_trial_follow_its_line() -> None:
 )
 def test_span(seconds: float, longest: float | None, text: str) -> None:
     assert span(seconds, longest) == text
+
+
+def test_of_trials_side_by_side_one_is_shown_until_it_ends() -> None:
+    progress = Progress("output_tokens_per_s", lambda: 0.0)
+    progress.take(TrialStarted(4, {"steps": 1}))
+    progress.take(TrialStarted(5, {"steps": 2}))
+    progress.take(StageChanged(4, "measuring"))
+    progress.take(StageChanged(5, "launching"))
+    progress.take(BlockMeasured(5, 1, 2, 99.0, 1.5))
+    (line,) = progress.live(100)
+    assert "measuring" in line
+    assert "steps=1" in line
+    (finished,) = progress.take(TrialFinished(5, "complete", {"steps": 2}, value=9.0))[1:]
+    assert finished.split()[:2] == ["5", "complete"]
+    assert "steps=1" in progress.live(100)[0]
+    progress.take(TrialStarted(6, {"steps": 3}))
+    progress.take(TrialFinished(4, "complete", {"steps": 1}, value=9.0))
+    assert "steps=3" in progress.live(100)[0]

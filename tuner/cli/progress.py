@@ -46,6 +46,7 @@ class Progress:
         self._opened_s = now()
         self._running: TrialFinished | None = None
         self._running_s = now()
+        self._beside: dict[int, tuple[TrialFinished, float]] = {}
         self._stage = "preparing"
         self._requests: RequestsProgressed | None = None
         self._best: TrialFinished | None = None
@@ -73,7 +74,8 @@ class Progress:
             case StageChanged():
                 self._enter(event)
             case RequestsProgressed():
-                self._requests = event
+                if self._is_shown(event.number):
+                    self._requests = event
             case BlockMeasured():
                 self._note_block(event)
             case TrialFinished():
@@ -110,12 +112,24 @@ class Progress:
         return [first, *(f"  {note}" for note in event.notes)]
 
     def _start(self, number: int, text: str, is_baseline: bool) -> None:
+        """Show a trial; one that starts beside it waits to be shown until that one ends."""
         words = "speculation off" if is_baseline else text
-        self._running = TrialFinished(number, "complete", {}, reason=words)
-        self._running_s = self._now()
+        started = TrialFinished(number, "complete", {}, reason=words)
+        if self._running is None:
+            self._show(started, self._now())
+        else:
+            self._beside[number] = (started, self._now())
+
+    def _show(self, trial: TrialFinished, since_s: float) -> None:
+        self._running, self._running_s = trial, since_s
         self._stage, self._requests = "preparing", None
 
+    def _is_shown(self, number: int) -> bool:
+        return self._running is None or self._running.number == number
+
     def _enter(self, event: StageChanged) -> None:
+        if not self._is_shown(event.number):
+            return
         self._stage = event.stage.replace("_", " ")
         self._requests = None
         if self._running is None:  # a launch of the confirmation belongs to no new trial
@@ -124,13 +138,16 @@ class Progress:
             self._running_s = self._now()
 
     def _note_block(self, event: BlockMeasured) -> None:
-        if self._running is not None:
+        if self._running is not None and self._is_shown(event.number):
             self._running = replace(
                 self._running, value=event.value, vs_baseline=event.vs_baseline
             )
 
     def _finish(self, event: TrialFinished, width: int | None) -> list[str]:
-        self._running, self._requests = None, None
+        if self._beside.pop(event.number, None) is None:
+            self._running, self._requests = None, None
+            if self._beside:
+                self._show(*self._beside.pop(min(self._beside)))
         if event.state not in ("infeasible", "reused"):
             self._launches += 1
             self._new_launches += 1
