@@ -138,7 +138,7 @@ def test_commands_of_the_example_workflow_parse() -> None:
     flow = yaml.safe_load((ROOT / "docs/examples/retune.yml").read_text(encoding="utf-8"))
     scripts = [step["run"] for step in flow["jobs"]["retune"]["steps"] if "run" in step]
     lines = [line for script in scripts for line in script.splitlines()]
-    assert len(lines) == 5
+    assert len(lines) == 6
     for line in lines:
         understand(line.partition(" > ")[0], is_complete=True)
 

@@ -23,7 +23,8 @@ from tuner.errors import TunerError
 
 ORDER = (
     "init", "check", "run", "confirm", "show", "compare", "explain", "export", "verify",
-    "dashboard", "report", "doctor", "draft", "probe", "worker", "record", "schema",
+    "check-regression", "dashboard", "report", "doctor", "draft", "probe", "worker", "record",
+    "schema",
 )  # fmt: skip
 """The order of `tuner --help`: that of a study's life."""
 

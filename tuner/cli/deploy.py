@@ -1,4 +1,4 @@
-"""Owns the commands about what is deployed: export, verify."""
+"""Owns the commands about what is deployed: export, verify, check-regression."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command()(export)
     app.command()(verify)
+    app.command("check-regression")(check_regression)
 
 
 def export(
@@ -71,6 +72,7 @@ def export(
         say(*files, f"Start it with {done.folder / 'launch.sh'}")
 
 
+BUNDLE = Annotated[Path, typer.Argument(metavar="DIR", help="An exported bundle.")]
 ROUNDS = Annotated[
     int | None,
     typer.Option(min=1, help="Launches of each server; default 1, beside a baseline 2."),
@@ -78,7 +80,7 @@ ROUNDS = Annotated[
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An exported bundle.")],
+    folder: BUNDLE,
     baseline: Annotated[
         bool,
         typer.Option(
@@ -102,5 +104,39 @@ def verify(
         say_json(report.to_json())
     else:
         say(*verify_lines(report))
+    if not report.ok:
+        raise typer.Exit(FAILED)
+
+
+def check_regression(
+    folder: BUNDLE,
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="STUDY", help="Hold it against this study's best; default: its own gain."
+        ),
+    ] = "",
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=50.0, help="Percent it may be slower.")
+    ] = 3.0,
+    rounds: Annotated[int, typer.Option(min=2, help="Launches of each server.")] = 4,
+    as_json: JSON = False,
+) -> None:
+    """Fail when what is deployed is no longer within 3 % of the best.
+
+    For scheduled jobs, after an upgrade: exit code 1 means that tuning anew pays.
+
+    Example: tuner check-regression deploy/production --against kimi-k2.5-eagle3-8xpcie
+    """
+    from tuner.cli.output import say, say_json
+    from tuner.cli.regression import RegressionWish, regression_lines
+    from tuner.cli.regression import check_regression as check
+    from tuner.cli.verify import FAILED
+
+    report = check(RegressionWish(folder, against, tolerance / 100, rounds))
+    if as_json:
+        say_json(report.to_json())
+    else:
+        say(*regression_lines(report))
     if not report.ok:
         raise typer.Exit(FAILED)
