@@ -291,9 +291,14 @@ def beliefs_of(session: Session) -> dict[str, float]:
 
 
 def why_nothing(session: Session, stop: Stop) -> list[str]:
-    """Reasons shown when no finalist exists at all."""
-    hint = [stop.hint] if stop.hint else []
-    return [f"No server of the search can be confirmed: {stop.why}.", *hint]
+    """Reasons shown when no finalist exists at all: the search's best, then why it ended."""
+    best = session.history.best()
+    reasons = []
+    if best is not None:
+        found = f"trial {best.number}, {best.vs_baseline:.2f}x baseline"
+        reasons.append(f"Nothing was worth a confirmation; the search's best: {found}.")
+    reasons.append(f"The search ended: {stop.why}.")
+    return [*reasons, stop.hint] if stop.hint else reasons
 
 
 def finish(session: Session, recommendation: RecommendationRecord, why: str) -> RunResult:
