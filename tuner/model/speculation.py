@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,8 +31,13 @@ from tuner.model.observation import (
 
 PLAIN_PRIOR = Prior(mean=0.0, scale=0.2, noises=(0.7, 1.0, 2.0))
 RESIDUAL_PRIOR = Prior(
-    mean=0.0, scale=0.05, factors=(0.3, 0.6, 1.0, 2.0, 4.0), noises=(0.7, 1.0, 2.0)
+    mean=0.0, scale=0.05, factors=(0.3, 0.6, 1.0, 2.0, 4.0), noises=(0.5, 1.0, 2.0, 3.0)
 )
+EFFECT_SCALE = 0.12
+"""Scale of the residual where variables that the clock does not know are searched too."""
+
+MISFIT = 0.01
+"""By how much any server may differ from all that is modelled, in logs."""
 
 ROUNDS = 3
 """How often clock and residual are fitted in turn."""
@@ -186,7 +191,9 @@ def _residuals(
         if each.server != BASELINE
     ]
     servers, values, noises = zip(*known, strict=True)
-    process = fit_process(
-        designs.rows[list(servers)], np.array(values), np.array(noises), RESIDUAL_PRIOR
-    )
-    return process.predict(designs.rows)
+    has_effects = designs.rows.shape[1] > designs.traits.shape[1]
+    scale = EFFECT_SCALE if has_effects else RESIDUAL_PRIOR.scale
+    prior = replace(RESIDUAL_PRIOR, scale=scale)
+    process = fit_process(designs.rows[list(servers)], np.array(values), np.array(noises), prior)
+    means, sds = process.predict(designs.rows)
+    return means, np.hypot(sds, MISFIT)
