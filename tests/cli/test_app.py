@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from tuner import __version__
 from tuner.cli.app import ORDER, build_app
-from tuner.cli.options import study_names
-from tuner.cli.output import error_lines, finite
+from tuner.cli.options import study_names, trial_numbers
+from tuner.cli.output import error_lines, finite, fold
 from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
 from tuner.store.database import StudyMeta, open_store
 from tuner.store.place import note_place, place_of
@@ -234,3 +234,39 @@ def test_study_names_are_completed(stored: str, tmp_path: Path) -> None:
     assert study_names("") == ["kilo.yaml", "kimi", "studies/quickstart.yaml"]
     assert study_names("ki") == ["kilo.yaml", "kimi"]
     assert study_names("kim") == ["kimi"]
+
+
+def test_trial_numbers_are_completed(stored: str, tmp_path: Path) -> None:
+    def complete(study: str, incomplete: str = "") -> list[str]:
+        context = typer.Context(typer.main.get_command(build_app()))
+        context.params = {"study": study}
+        return trial_numbers(context, incomplete)
+
+    for number in (0, 2, 11, 1):
+        (tmp_path / "results" / stored / "trials" / f"{number:04d}").mkdir(parents=True)
+    (tmp_path / "kimi.yaml").write_text("# a study\nname: kimi\n")
+    assert complete(stored) == complete("kimi.yaml") == ["0", "1", "2", "11"]
+    assert complete(stored, "1") == ["1", "11"]
+    assert complete("") == complete("unknown") == []
+
+
+def test_no_command_is_cut_short_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in ((), ("draft",), ("probe",)):
+        assert "..." not in tuner(*arguments, "--help").stdout.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "folded"),
+    [
+        ("short", 80, ["short"]),
+        ("a long line is never folded without a terminal " * 3, None, None),
+        ("  one two three four five six seven eight nine ten", 40,
+         ["  one two three four five six seven", "    eight nine ten"]),
+        ("x" * 50, 40, ["x" * 50]),
+    ],
+)  # fmt: skip
+def test_lines_are_folded_between_words(
+    line: str, width: int | None, folded: list[str] | None
+) -> None:
+    assert fold(line, width) == (folded or [line])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import JSON, STUDY
+from tuner.cli.options import JSON, STUDY, trial_numbers
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +30,10 @@ def export(
             "by load instead of a single server.",
         ),
     ] = None,
-    trial: Annotated[int | None, typer.Option(help="Another trial than the recommended.")] = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(help="Another trial than the recommended.", autocompletion=trial_numbers),
+    ] = None,
     unconfirmed: Annotated[
         bool, typer.Option("--unconfirmed", help="Export a trial that was not confirmed.")
     ] = False,
@@ -90,7 +93,7 @@ def verify(
     rounds: ROUNDS = None,
     as_json: JSON = False,
 ) -> None:
-    """Launch what was exported, measure it, compare it with the record.
+    """Launch what was exported and compare it with its record.
 
     Exit code 1: it is not what was measured. 4: measured on another machine; see --baseline.
 

@@ -18,7 +18,7 @@ UNFIT = 3
 MAYBE_STUDY = Annotated[
     str,
     typer.Argument(
-        metavar="[STUDY]",
+        metavar="STUDY",
         help="A study file, or the name of one under results/; only the machine when left out.",
         autocompletion=study_names,
     ),
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(study: MAYBE_STUDY = "", as_json: JSON = False) -> None:
-    """Check the machine, and a study's engine, draft and database: ok, warn or fail.
+    """Check the machine, and a study's engine, draft and database.
 
     Exits with 3 when something failed. Nothing is launched, stopped or written.
 

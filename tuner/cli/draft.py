@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 def inspect(
     folder: Annotated[str, FOLDER],
     target: Annotated[str, typer.Option(help="The target model it drafts for.")] = "",
-    context: Annotated[int, typer.Option(help="Longest prompt + answer, in tokens.")] = 0,
+    context: Annotated[
+        int, typer.Option(help="Longest prompt + answer, tokens.", show_default=False)
+    ] = 0,
     as_json: JSON = False,
 ) -> None:
     """Name what is wrong with a draft before a GPU is touched.
@@ -85,7 +87,7 @@ def compare(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Two drafts side by side: what is the same, and what can explain a gap.
+    """Two drafts side by side, and what can explain a gap.
 
     Example: tuner draft compare ./ours AQ-MedAI/Kimi-K2-Instruct-eagle3 --samples 37000
     """

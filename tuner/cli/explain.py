@@ -20,7 +20,7 @@ def explain(
     study: STUDY,
     as_json: JSON = False,
 ) -> None:
-    """Say where the time goes, what each lever would give, and which is the largest.
+    """Say where the time goes and what each lever would give.
 
     Example: tuner explain kimi-k2.5
     """
@@ -44,7 +44,9 @@ def report(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Write one HTML file that shows a study: it opens without a network, and prints.
+    """Write one HTML file that shows a study.
+
+    It opens without a network, and prints.
 
     Example: tuner report kimi-k2.5 --out report.html
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
@@ -12,13 +13,13 @@ from tuner.errors import ConfigError, TunerError
 
 
 def say(*lines: str) -> None:
-    """Results: lines on stdout."""
-    _write(sys.stdout, lines)
+    """Results: lines on stdout, folded between words where a terminal shows them."""
+    _write(sys.stdout, _folded(sys.stdout, lines))
 
 
 def narrate(*lines: str) -> None:
     """Narration: lines on stderr, which nobody parses."""
-    _write(sys.stderr, lines)
+    _write(sys.stderr, _folded(sys.stderr, lines))
 
 
 def say_json(document: Mapping[str, Any]) -> None:
@@ -34,6 +35,22 @@ def json_text(document: Mapping[str, Any]) -> str:
 def width() -> int | None:
     """Columns of the terminal that shows results; None when they go to a file or pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fold(line: str, width: int | None) -> list[str]:
+    """The line in as many lines as fit the width, broken between words, the further ones
+    indented by two more; paths and long words are never broken."""
+    if width is None or len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line,
+        max(width, 40),
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
 
 
 def finite(value: Any) -> Any:
@@ -60,6 +77,11 @@ def _write(stream: TextIO, lines: Iterable[str]) -> None:
     for line in lines:
         stream.write(f"{line}\n")
     stream.flush()
+
+
+def _folded(stream: TextIO, lines: Iterable[str]) -> list[str]:
+    columns = shutil.get_terminal_size().columns if stream.isatty() else None
+    return [part for line in lines for part in fold(line, columns)]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

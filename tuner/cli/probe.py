@@ -34,7 +34,9 @@ def collectives(
         str, typer.Option(help="A checkpoint folder whose width gives the message sizes.")
     ] = "",
     python: Annotated[str, typer.Option(help="An interpreter that has torch.")] = "",
-    ranks: Annotated[int, typer.Option(help="GPUs; default: all, or the study's.", min=0)] = 0,
+    ranks: Annotated[
+        int, typer.Option(help="GPUs; default: all, or the study's.", min=0, show_default=False)
+    ] = 0,
     size: Annotated[
         list[int] | None, typer.Option("--bytes", help="A message size; may be repeated.")
     ] = None,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from tuner import units
+from tuner.cli.output import fold
 from tuner.cli.table import (
     cut,
     header,
@@ -83,7 +84,7 @@ class Progress:
             case ConfirmationProgressed():
                 return [*self._header(width), self._confirmation(event, width)]
             case Notice():
-                return notice_lines(event)
+                return notice_lines(event, width)
             case RunFinished():
                 spent = f"{_count(event.launches)}, {units.clock(event.wall_s)}"
                 return [f"Ended: {event.why} ({spent})."]
@@ -221,10 +222,11 @@ def warning_lines(event: TrialFinished, width: int | None) -> list[str]:
     return [*(cut(line, width) for line in lines), *rest]
 
 
-def notice_lines(event: Notice) -> list[str]:
-    """A notice and its hint; warnings say so."""
+def notice_lines(event: Notice, width: int | None = None) -> list[str]:
+    """A notice and its hint, folded to the width: neither is cut; warnings say so."""
     prefix = "warning: " if event.level == "warning" else ""
-    return [f"{prefix}{event.message}", *([f"  {event.hint}"] if event.hint else [])]
+    lines = [f"{prefix}{event.message}", *([f"  {event.hint}"] if event.hint else [])]
+    return [part for line in lines for part in fold(line, width)]
 
 
 def span(seconds: float, longest: float | None = None) -> str:

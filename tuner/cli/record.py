@@ -23,7 +23,9 @@ def record(
     note: Annotated[str, typer.Option(help="Where the numbers come from, for people.")] = "",
     as_json: JSON = False,
 ) -> None:
-    """Write what a study measured as a landscape, for `engine: {kind: replay}`.
+    """Write what a study measured as a landscape, to be replayed.
+
+    A study with `engine: {kind: replay}` searches it without launching anything.
 
     Example: tuner record quickstart --out quickstart.json
     """

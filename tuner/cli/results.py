@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import JSON, STUDY
+from tuner.cli.options import JSON, STUDY, trial_numbers
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def show(
     study: STUDY,
-    trial: Annotated[int | None, typer.Argument(help="One trial in full.")] = None,
+    trial: Annotated[
+        int | None, typer.Argument(help="One trial in full.", autocompletion=trial_numbers)
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Show a study's trials and recommendation, or one trial in full.
@@ -42,11 +44,15 @@ def show(
 
 def compare(
     study: STUDY,
-    a: Annotated[int, typer.Argument(help="A trial; 0 is the baseline.")],
-    b: Annotated[int, typer.Argument(help="The trial it is compared with.")],
+    a: Annotated[
+        int, typer.Argument(help="A trial; 0 is the baseline.", autocompletion=trial_numbers)
+    ],
+    b: Annotated[
+        int, typer.Argument(help="The trial it is compared with.", autocompletion=trial_numbers)
+    ],
     as_json: JSON = False,
 ) -> None:
-    """Compare two trials: their ratio with an interval, or no difference found.
+    """Compare two trials: a ratio with its interval.
 
     Example: tuner compare quickstart 5 0
     """
@@ -67,7 +73,7 @@ def dashboard(
     port: Annotated[int | None, typer.Option(help="Default: 8080, or any free port.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Serve optuna-dashboard on a study: read-only, on 127.0.0.1, until Ctrl-C.
+    """Serve optuna-dashboard on a study, read-only, until Ctrl-C.
 
     Example: tuner dashboard quickstart
     """

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import JSON, STUDY
+from tuner.cli.options import JSON, STUDY, trial_numbers
 
 NEW = Annotated[
     bool, typer.Option("--new", help="Start afresh beside what is stored under this name.")
@@ -53,7 +53,10 @@ def run(
 def confirm(
     study: STUDY,
     trials: Annotated[
-        list[int] | None, typer.Argument(help="Trials to confirm; the best when left out.")
+        list[int] | None,
+        typer.Argument(
+            help="Trials to confirm; the best when left out.", autocompletion=trial_numbers
+        ),
     ] = None,
     schedule: Annotated[
         bool,
@@ -62,7 +65,7 @@ def confirm(
     verbose: VERBOSE = False,
     as_json: JSON = False,
 ) -> None:
-    """Launch finalists and baseline again, interleaved, on prompts the search never saw.
+    """Launch finalists and baseline again, on held-out prompts.
 
     Example: tuner confirm quickstart 5 17
     """

@@ -18,13 +18,18 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")] = Path(),
     engine: Annotated[str, typer.Option(help="sglang, vllm or llamacpp.")] = "",
     model: Annotated[str, typer.Option(help="Path or name of the model.")] = "",
     draft: Annotated[str, typer.Option(help="Path or name of the draft model.")] = "",
     prompts: Annotated[str, typer.Option(help="A file with your traffic.")] = "",
     tp: Annotated[
-        int, typer.Option(help="Tensor-parallel size; default: the GPUs that are here.", min=0)
+        int,
+        typer.Option(
+            help="Tensor-parallel size; default: the GPUs that are here.",
+            min=0,
+            show_default=False,
+        ),
     ] = 0,
     command: Annotated[
         str, typer.Option("--from", help="The command line that starts your server today.")
@@ -78,7 +83,7 @@ def check(study: STUDY, as_json: JSON = False) -> None:
 def schema(
     kind: Annotated[str, typer.Argument(help="study or space; both when left out.")] = "",
 ) -> None:
-    """Print the JSON Schema of a study file and of a search-space file, for editors.
+    """Print the JSON Schemas of study and space files, for editors.
 
     Example: tuner schema study > study.schema.json
     """

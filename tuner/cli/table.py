@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner import units
+from tuner.args import UNSET
 from tuner.events import TrialFinished
 
 STATE = 12
@@ -73,8 +74,10 @@ def trial_text(trial: TrialFinished) -> str:
 
 
 def params_text(params: Mapping[str, Any]) -> str:
-    """`steps=3 topk=1`; booleans as on and off, as users write them in prose."""
-    return " ".join(f"{name}={_scalar(value)}" for name, value in params.items())
+    """`steps=3 topk=1`; booleans as on and off, as users write them in prose; what is unset is
+    left out, unless nothing else is there."""
+    shown = {name: value for name, value in params.items() if value != UNSET} or params
+    return " ".join(f"{name}={_scalar(value)}" for name, value in shown.items())
 
 
 def cut(text: str, width: int | None) -> str:

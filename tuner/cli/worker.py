@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
 
 def worker(study: STUDY, verbose: VERBOSE = False) -> None:
-    """Be one more worker of a study on PostgreSQL, until its search has ended.
+    """Be one more worker of a study on a shared PostgreSQL.
+
+    It ends with the search.
 
     Every machine must be equal: engine, models, GPUs and driver are compared first.
 
