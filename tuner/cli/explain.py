@@ -18,6 +18,10 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     study: STUDY,
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Run the better draft on the real server, synthetically."),
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Say where the time goes and what each lever would give.
@@ -31,6 +35,10 @@ def explain(
 
     stored = read_study(study)
     found = explain_study(stored)
+    if simulate:
+        from tuner.cli.simulating import simulated
+
+        found = simulated(study, found)
     if as_json:
         say_json(found.to_json())
     else:

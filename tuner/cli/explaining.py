@@ -24,6 +24,8 @@ def explanation_lines(study: StoredStudy, found: Explanation, width: int | None)
     lines = [study.title]
     if study.is_simulated:
         lines.append("Simulated: the numbers are replayed or scripted, nothing was measured.")
+    if found.trial is not None and found.trial.is_synthetic:
+        lines.append("Synthetic acceptance: the engine was told what to accept.")
     if found.trial is not None:
         versus = found.versus
         gain = f", {units.ratio(versus)} baseline" if versus else ""
@@ -87,10 +89,10 @@ def _lever(lever: Lever, name_width: int, width: int) -> list[str]:
     wrapped = textwrap.wrap(lever.change, room, break_on_hyphens=False)
     lines = [f"{head}{wrapped[0]}", *(" " * len(head) + line for line in wrapped[1:])]
     if lever.simulated is not None:
+        ratio, low, high = lever.simulated
         pad = " " * (name_width + 2)
-        lines.append(
-            f"{pad}{units.ratio(lever.simulated):>6} {'':<13} simulated on the real server"
-        )
+        span = units.interval(low, high)
+        lines.append(f"{pad}{units.ratio(ratio):>6} {span:<13} simulated on the server")
     return lines
 
 

@@ -41,10 +41,15 @@ def speed_noise(study: StoredStudy) -> float:
     return max(LEAST_NOISE, NOISE * sd) if math.isfinite(sd) else LEAST_NOISE
 
 
-def counted(study: StoredStudy) -> dict[int, Steps]:
-    """Every measured trial in counts, by number."""
-    measured = [t for t in study.trials if t.state in ("baseline", "complete", "pruned")]
-    pairs = ((t.number, count_steps(t, study.load)) for t in measured if not t.is_synthetic)
+def counted(study: StoredStudy, *, is_synthetic: bool = False) -> dict[int, Steps]:
+    """Every measured trial in counts, by number: the real ones, or the synthetic ones."""
+    chosen = [
+        t
+        for t in study.trials
+        if t.state == "baseline"
+        or (t.state in ("complete", "pruned") and t.is_synthetic == is_synthetic)
+    ]
+    pairs = ((t.number, count_steps(t, study.load)) for t in chosen)
     return {number: steps for number, steps in pairs if steps is not None}
 
 
@@ -71,7 +76,7 @@ def deepest_curve(study: StoredStudy, trial: TrialRecord, curve: Curve) -> Curve
         found
         for each in study.trials
         if each.state in ("complete", "pruned") and flag_number(each, WIDTH) == width
-        and not each.is_synthetic and _method(each) == _method(trial)
+        and each.is_synthetic == trial.is_synthetic and _method(each) == _method(trial)
         and (found := curve_of(each.acceptance, each.acceptance_length))
     ]  # fmt: skip
     return curve.extended_by(max(others, key=lambda each: len(each.positions), default=curve))

@@ -122,7 +122,10 @@ def explain(study: StoredStudy) -> Explanation:
 
 
 def subject_of(study: StoredStudy) -> TrialRecord | None:
-    """The recommended server; else the fastest speculative one that was measured in full."""
+    """The recommended server; else the fastest speculative one that was measured in full.
+
+    A synthetic one only where there is no other.
+    """
     found = study.recommendation
     if found is not None and found.verdict == "use" and found.trial is not None:
         return study.trial(found.trial)
@@ -130,9 +133,9 @@ def subject_of(study: StoredStudy) -> TrialRecord | None:
         trial
         for trial in study.trials
         if trial.state == "complete" and trial.acceptance_length is not None
-        and not trial.is_synthetic
-    ]  # fmt: skip
-    return max(known, key=lambda trial: trial.vs_baseline or 0.0, default=None)
+    ]
+    real = [trial for trial in known if not trial.is_synthetic]
+    return max(real or known, key=lambda trial: trial.vs_baseline or 0.0, default=None)
 
 
 def _published(trial: TrialRecord, curve: Curve | None) -> Published | None:
@@ -143,7 +146,7 @@ def _published(trial: TrialRecord, curve: Curve | None) -> Published | None:
 
 
 def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> Explanation:
-    known = counted(study)
+    known = counted(study, is_synthetic=trial.is_synthetic)
     alike = [known[t.number] for t in study.trials if t.number in known and shares_clock(t, trial)]
     clock = clock_of(alike)
     steps = known.get(trial.number)

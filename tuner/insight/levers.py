@@ -39,7 +39,8 @@ SMALL_VOCABULARY = 32_000
 class Lever:
     """One change: what it would give as a ratio to the explained server, and how that is known.
 
-    `simulated` is the same change run on the real server with synthetic acceptance.
+    `length` is the acceptance length it would bring, where it brings one; `simulated` the ratio
+    with its interval when that was run on the real server with synthetic acceptance.
     """
 
     name: str
@@ -49,7 +50,8 @@ class Lever:
     high: float
     basis: Basis
     next_step: str = ""
-    simulated: float | None = None
+    length: float | None = None
+    simulated: tuple[float, float, float] | None = None
 
     def to_json(self, vs_baseline: float | None) -> dict[str, Any]:
         """The lever, also as a ratio to the baseline."""
@@ -61,7 +63,8 @@ class Lever:
             "high": self.high,
             "basis": self.basis,
             "predicted_vs_baseline": vs_baseline and vs_baseline * self.ratio,
-            "simulated_ratio": self.simulated,
+            "simulated": self.simulated
+            and dict(zip(("ratio", "low", "high"), self.simulated, strict=True)),
             "next": self.next_step,
         }
 
@@ -176,7 +179,7 @@ def _better_draft(ground: Ground) -> Iterator[Lever]:
     middle = float(ground.whole(ground.length(target) / ground.length(now)))
     bounds = quantiles(ratios)
     change = f"acceptance length {now:.2f} to {target:.2f}{source}"
-    yield Lever("better draft", change, middle, *bounds, "model", step)
+    yield Lever("better draft", change, middle, *bounds, "model", step, target)
 
 
 def _vocabulary(ground: Ground) -> Iterator[Lever]:

@@ -11,6 +11,7 @@ from tuner.errors import UsageError
 from tuner.insight.evidence import speed_noise
 from tuner.insight.figures import Figure, study_figures
 from tuner.insight.leverage import Explanation
+from tuner.insight.levers import Lever
 from tuner.insight.nccl import nccl_effects
 from tuner.insight.page import (
     Cell,
@@ -119,11 +120,17 @@ def _figure(figures: Mapping[str, Figure], key: str, *more: str) -> Raw:
     return section(figure.title, caption, plot(key, figure.document()), *more)
 
 
+def _basis(lever: Lever) -> str:
+    if lever.simulated is None:
+        return lever.basis
+    ratio, low, high = lever.simulated
+    return f"{lever.basis}; simulated {units.ratio(ratio)} {units.interval(low, high)}"
+
+
 def _lever_table(found: Explanation) -> Raw:
     rows = [
         (each.name, each.change, units.ratio(each.ratio), units.interval(each.low, each.high),
-         each.basis + ("" if each.simulated is None
-                       else f"; simulated {units.ratio(each.simulated)}"))
+         _basis(each))
         for each in found.levers
     ]  # fmt: skip
     number = found.trial.number if found.trial else 0
