@@ -45,9 +45,9 @@ def collectives(
     timeout: Annotated[float, typer.Option(help="Seconds per environment.", min=1.0)] = 120.0,
     as_json: JSON = False,
 ) -> None:
-    """Time all-reduce per NCCL setting, at the message sizes of decoding and verifying.
+    """Time all-reduce per NCCL setting.
 
-    Settings that hang, give wrong sums or are slower at every size need no launch of a model.
+    At the message sizes of decoding and verifying. Settings that hang, give wrong sums or are slower at every size need no launch of a model.
 
     Example: tuner probe collectives studies/kimi-k2.5-eagle3-8xpcie.yaml
     """
