@@ -125,7 +125,9 @@ def check_regression(
     rounds: Annotated[int, typer.Option(min=2, help="Launches of each server.")] = 4,
     as_json: JSON = False,
 ) -> None:
-    """Fail when what is deployed is no longer within 3 % of the best.
+    """Fail when what is deployed is no longer near the best.
+
+    Near: within 3 %, or --tolerance.
 
     For scheduled jobs, after an upgrade: exit code 1 means that tuning anew pays.
 

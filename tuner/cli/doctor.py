@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(study: MAYBE_STUDY = "", as_json: JSON = False) -> None:
-    """Check the machine, and a study's engine, draft and database.
+    """Check machine, engine, draft and database.
 
     Exits with 3 when something failed. Nothing is launched, stopped or written.
 

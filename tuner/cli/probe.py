@@ -47,7 +47,8 @@ def collectives(
 ) -> None:
     """Time all-reduce per NCCL setting.
 
-    At the message sizes of decoding and verifying. Settings that hang, give wrong sums or are slower at every size need no launch of a model.
+    The messages are those of decoding and verifying. Settings that hang, give wrong sums or are
+    slower at every size need no launch of a model.
 
     Example: tuner probe collectives studies/kimi-k2.5-eagle3-8xpcie.yaml
     """

@@ -23,7 +23,7 @@ def record(
     note: Annotated[str, typer.Option(help="Where the numbers come from, for people.")] = "",
     as_json: JSON = False,
 ) -> None:
-    """Write what a study measured as a landscape, to be replayed.
+    """Write what a study measured, to be replayed.
 
     A study with `engine: {kind: replay}` searches it without launching anything.
 

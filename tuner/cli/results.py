@@ -24,7 +24,7 @@ def show(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Show a study's trials and recommendation, or one trial in full.
+    """Show a study's trials, or one trial in full.
 
     Example: tuner show quickstart 5
     """
@@ -73,7 +73,9 @@ def dashboard(
     port: Annotated[int | None, typer.Option(help="Default: 8080, or any free port.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Serve optuna-dashboard on a study, read-only, until Ctrl-C.
+    """Serve optuna-dashboard on a study, read-only.
+
+    On this machine only, until Ctrl-C.
 
     Example: tuner dashboard quickstart
     """

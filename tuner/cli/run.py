@@ -65,7 +65,9 @@ def confirm(
     verbose: VERBOSE = False,
     as_json: JSON = False,
 ) -> None:
-    """Launch finalists and baseline again, on held-out prompts.
+    """Launch the best and the baseline again, alternating.
+
+    On held-out prompts, which the search never saw.
 
     Example: tuner confirm quickstart 5 17
     """

@@ -61,7 +61,9 @@ def init(
 
 
 def check(study: STUDY, as_json: JSON = False) -> None:
-    """Validate a study and count its servers; nothing is launched.
+    """Validate a study and count its servers.
+
+    Nothing is launched.
 
     Example: tuner check studies/quickstart.yaml
     """
@@ -83,7 +85,7 @@ def check(study: STUDY, as_json: JSON = False) -> None:
 def schema(
     kind: Annotated[str, typer.Argument(help="study or space; both when left out.")] = "",
 ) -> None:
-    """Print the JSON Schemas of study and space files, for editors.
+    """Print the JSON Schemas of studies and spaces.
 
     Example: tuner schema study > study.schema.json
     """
