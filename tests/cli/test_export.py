@@ -188,3 +188,14 @@ def test_a_server_of_another_engine_is_refused(study: Path) -> None:
     found = tuner("big", "--diff", "llama-server -m q.gguf")
     assert found.exit_code == 2
     assert "must be a server of the study's engine, got llamacpp" in found.stderr
+
+
+def test_a_server_is_spread_over_nodes_with_a_note(study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "spread"
+    done = tuner("big", "--for", "kubernetes,vllm", "--nodes", "2", "--out", str(out))
+    assert done.exit_code == 0, done.stderr
+    assert "over 2 nodes it will be another speed" in done.stderr
+    assert "LeaderWorkerSet" in (out / "kubernetes.yaml").read_text()
+    refused = tuner("big", "--nodes", "2", "--out", str(out))
+    assert refused.exit_code == 2
+    assert "--nodes: must come with --for kubernetes" in refused.stderr

@@ -21,6 +21,7 @@ from tuner.errors import ExportRefused
 from tuner.export.bundle import build_bundle
 from tuner.export.containers import container_for, model_folders
 from tuner.export.kubernetes import object_name
+from tuner.export.leader_worker_set import node_arguments
 from tuner.export.subject import Subject
 from tuner.export.systemd import quoted
 
@@ -171,3 +172,61 @@ def test_object_names_are_dns_labels(study: str, name: str) -> None:
     found = object_name(study)
     assert len(found) <= 63
     assert not name or found == name
+
+
+@pytest.fixture
+def spread(engine: Any, subject: Subject) -> list[Any]:
+    """The documents of a server of eight GPUs over two nodes."""
+    files = build_bundle(engine, subject, folder=Path("/srv"), targets=["kubernetes"], nodes=2)
+    return list(yaml.safe_load_all(files["kubernetes.yaml"]))
+
+
+def test_several_nodes_are_a_leader_worker_set(spread: list[Any]) -> None:
+    _, group, service = spread
+    assert (group["apiVersion"], group["kind"]) == (
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+    )  # fmt: skip
+    template = group["spec"]["leaderWorkerTemplate"]
+    assert (template["size"], group["spec"]["replicas"]) == (2, 1)
+    leader, worker = (
+        template[name]["spec"]["containers"][0] for name in ("leaderTemplate", "workerTemplate")
+    )
+    assert leader["args"] == [
+        "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)",
+        "--dist-init-addr", "$(LWS_LEADER_ADDRESS):20000",
+    ]  # fmt: skip
+    assert leader["command"] == worker["command"] == ["/bin/sh", "/tuner/launch.sh"]
+    assert leader["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+    assert "readinessProbe" in leader
+    assert not [key for key in worker if key.endswith("Probe")]
+    assert service["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+
+
+def test_a_vllm_worker_serves_nothing() -> None:
+    leader, worker = (
+        node_arguments("vllm", 2, is_leader=is_leader) for is_leader in (True, False)
+    )
+    assert worker == [*leader, "--headless"]
+    assert leader[4:6] == ["--master-addr", "$(LWS_LEADER_ADDRESS)"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("kubernetes_validate") is None, reason="kubernetes-validate is absent"
+)
+def test_kubernetes_accepts_the_pods_of_a_group(spread: list[Any]) -> None:
+    import kubernetes_validate
+
+    config, group, service = spread
+    for name in ("leaderTemplate", "workerTemplate"):
+        template = group["spec"]["leaderWorkerTemplate"][name]
+        pod = {"apiVersion": "v1", "kind": "Pod", **template}
+        pod["metadata"] = {"name": "x", **template["metadata"]}
+        kubernetes_validate.validate(pod, "1.31", strict=True)
+    for document in (config, service):
+        kubernetes_validate.validate(document, "1.31", strict=True)
+
+
+@pytest.mark.parametrize(("kind", "nodes"), [("sglang", 3), ("llamacpp", 2)])
+def test_gpus_that_cannot_be_spread_are_refused(subject: Subject, kind: str, nodes: int) -> None:
+    with pytest.raises(ExportRefused, match="--nodes: must divide the server's"):
+        container_for(kind, subject, "/health", ["python"], nodes)

@@ -41,6 +41,10 @@ def export(
         list[str] | None,
         typer.Option(help="Export although it is: synthetic, simulated, unfaithful."),
     ] = None,
+    nodes: Annotated[
+        int,
+        typer.Option(min=1, help="kubernetes: spread it over nodes with a LeaderWorkerSet."),
+    ] = 1,
     diff: Annotated[
         str,
         typer.Option(
@@ -66,7 +70,9 @@ def export(
         else:
             say(*diff_lines(found))
         return
-    wish = ExportWish(study, out, tuple(targets or ()), trial, unconfirmed, tuple(allow or ()))
+    wish = ExportWish(
+        study, out, tuple(targets or ()), trial, unconfirmed, tuple(allow or ()), nodes
+    )
     done = export_study(wish)
     files = [str(path) for path in done.files]
     if as_json:

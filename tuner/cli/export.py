@@ -39,6 +39,7 @@ class ExportWish:
     trial: int | None = None
     unconfirmed: bool = False
     allow: tuple[str, ...] = ()
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,33 @@ def export_study(wish: ExportWish) -> Exported:
     targets = checked("--for", split(wish.targets), (*own, *TARGETS))
     allow = set(checked("--allow", split(wish.allow), ALLOWANCES))
     allow |= {UNCONFIRMED} if wish.unconfirmed else set()
+    _refuse_nodes(wish.nodes, targets)
     if SCHEDULE in targets:
         subject = source.choose_schedule(allow)
     else:
         subject = source.choose(wish.trial, allow)
     folder = wish.out or source.place.results.deploy_folder
     evidence = evidence_of(source.place, source.loaded, source.stored, subject)
-    files = build_bundle(source.engine, subject, folder=folder, targets=targets, evidence=evidence)
+    files = build_bundle(
+        source.engine,
+        subject,
+        folder=folder,
+        targets=targets,
+        evidence=evidence,
+        nodes=wish.nodes,
+    )
     return Exported(subject, folder, tuple(write_bundle(files, folder)))
+
+
+def _refuse_nodes(nodes: int, targets: Iterable[str]) -> None:
+    if nodes == 1:
+        return
+    if "kubernetes" not in targets:
+        raise UsageError(
+            f"--nodes: must come with --for kubernetes, got {nodes} without it.",
+            "Add --for kubernetes, or leave --nodes out.",
+        )
+    narrate(f"note: measured on one machine; over {nodes} nodes it will be another speed.")
 
 
 def diff_study(study: str, trial: int | None, old: str) -> Diff:

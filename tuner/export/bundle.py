@@ -33,6 +33,7 @@ def build_bundle(
     folder: Path,
     targets: Iterable[str] = (),
     evidence: Evidence | None = None,
+    nodes: int = 1,
 ) -> dict[str, str]:
     """Every file of the bundle by name, parsed back and compared with the measured server.
 
@@ -42,6 +43,7 @@ def build_bundle(
         folder: where it will be written; a systemd unit names it.
         targets: any of TARGETS.
         evidence: what `tuner verify` measures and compares with.
+        nodes: pods that the server spans in kubernetes.yaml.
 
     Raises:
         StoreError: a file does not give back what was measured.
@@ -52,7 +54,7 @@ def build_bundle(
         files |= subject.schedule.files
     if evidence is not None:
         files[PROMPTS] = render_prompts(evidence)
-    files |= _target_files(engine, subject, files, folder, frozenset(targets))
+    files |= _target_files(engine, subject, files, folder, frozenset(targets), nodes)
     marks = ("lossy",) if engine.is_lossy(subject.args) or subject.trial.is_lossy else ()
     files[REPORT] = render_report(subject, marks, tuple(files), default_port(engine.kind))
     content = manifest.build_manifest(subject, marks, files)
@@ -160,16 +162,17 @@ def _target_files(
     files: Mapping[str, str],
     folder: Path,
     targets: frozenset[str],
+    nodes: int,
 ) -> dict[str, str]:
     comment, study = f"Runs {_comment(subject)}", subject.provenance.study
     found: dict[str, str] = {}
-    if targets & {"compose", "kubernetes"}:
-        health = engine.probe(subject.args).health_path
-        argv = engine.deploy_command(subject.args, FOLDER).argv
-        container = container_for(engine.kind, subject, health, argv)
+    health = engine.probe(subject.args).health_path
+    argv = engine.deploy_command(subject.args, FOLDER).argv
     if "compose" in targets:
+        container = container_for(engine.kind, subject, health, argv)
         found[compose.NAME] = compose.render_compose(container, comment)
     if "kubernetes" in targets:
+        container = container_for(engine.kind, subject, health, argv, nodes)
         found[kubernetes.NAME] = kubernetes.render_kubernetes(
             container, files, study=study, comment=comment
         )

@@ -26,10 +26,12 @@ class Container:
         image: image reference with a tag.
         program: interpreter or binary inside the image, for PROGRAM.
         port: the port inside and outside.
-        gpus: how many; None: all there are; 0: none.
+        gpus: how many in each container; None: all there are; 0: none.
         folders: host folders that hold the models, mounted read-only at the same path.
         health_path: the engine's readiness path.
         start_s: patience until ready.
+        kind: the engine.
+        nodes: pods that one server spans.
     """
 
     image: str
@@ -39,6 +41,8 @@ class Container:
     folders: tuple[str, ...]
     health_path: str
     start_s: int = 1800
+    kind: str = ""
+    nodes: int = 1
 
 
 _IMAGES = {
@@ -51,14 +55,20 @@ _WORLD = (
     ("tp-size", "tensor-parallel-size", "tp"),
     ("pp-size", "pipeline-parallel-size", "pp"),
 )
+_SPANNING = ("sglang", "vllm")
+"""Engines whose one server may span nodes."""
+
 _RELEASE = re.compile(r"\d+(\.\d+)*(\.?(post|rc)\d+)?\Z")
 
 
-def container_for(kind: str, subject: Subject, health_path: str, argv: Sequence[str]) -> Container:
+def container_for(
+    kind: str, subject: Subject, health_path: str, argv: Sequence[str], nodes: int = 1
+) -> Container:
     """The container of a server of this engine kind that is started by `argv`.
 
     Raises:
-        ExportRefused: it was measured with a program that the engine's image does not have.
+        ExportRefused: it was measured with a program that the engine's image does not have, or
+            its GPUs cannot be spread evenly over so many nodes.
     """
     if kind not in _IMAGES or any(word.startswith("tuner.") for word in argv):
         raise ExportRefused(
@@ -72,10 +82,26 @@ def container_for(kind: str, subject: Subject, health_path: str, argv: Sequence[
         image=f"{name}:{exact}",
         program=_program_inside(argv[0]),
         port=default_port(kind),
-        gpus=gpu_count(kind, subject),
+        gpus=gpus_per_node(kind, subject, nodes),
         folders=model_folders(subject.args),
         health_path=health_path,
+        kind=kind,
+        nodes=nodes,
     )
+
+
+def gpus_per_node(kind: str, subject: Subject, nodes: int) -> int | None:
+    """GPUs of each node; raises ExportRefused where they cannot be the same everywhere."""
+    total = gpu_count(kind, subject)
+    if nodes == 1:
+        return total
+    if kind not in _SPANNING or not total or total % nodes:
+        raise ExportRefused(
+            f"--nodes: must divide the server's {total or 0} GPUs on sglang or vllm, got {nodes} "
+            f"on {kind}.",
+            "Choose another number of nodes.",
+        )
+    return total // nodes
 
 
 def _program_inside(program: str) -> str:

@@ -1,4 +1,5 @@
-"""Owns `kubernetes.yaml`: ConfigMap, Deployment and Service that run the bundle's launch.sh."""
+"""Owns `kubernetes.yaml`: ConfigMap, Deployment (over several nodes LeaderWorkerSet) and Service
+that run the bundle's launch.sh."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from tuner.export.containers import MOUNT, SHARED_MEMORY_GIB, Container
+from tuner.export.leader_worker_set import LEADER, leader_worker_set
 
 NAME = "kubernetes.yaml"
 CONFIG_FILES = ("server.yaml", "server.env", "launch.sh", "adaptive.json")
@@ -21,7 +23,8 @@ def render_kubernetes(
     """Three documents; the ConfigMap holds the bundle's files as they are."""
     name = object_name(study)
     config = {key: files[key] for key in CONFIG_FILES if key in files}
-    documents = [_config_map(name, config), deployment(name, container), _service(name, container)]
+    runs = workload(name, container)
+    documents = [_config_map(name, config), runs, _service(name, container)]
     head = "".join(f"# {line}\n" for line in comment.splitlines())
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
     return head + text
@@ -33,7 +36,19 @@ def object_name(study: str) -> str:
     return f"tuner-{label or 'server'}"
 
 
-def deployment(name: str, container: Container) -> dict[str, Any]:
+def workload(name: str, container: Container) -> dict[str, Any]:
+    """What runs the pods: a Deployment, or a LeaderWorkerSet over several nodes."""
+    pod = {
+        "terminationGracePeriodSeconds": 60,
+        "containers": [_container(container)],
+        "volumes": _volumes(name, container),
+    }
+    if container.nodes > 1:
+        return leader_worker_set(name, container.kind, container.nodes, pod)
+    return deployment(name, pod)
+
+
+def deployment(name: str, pod: dict[str, Any]) -> dict[str, Any]:
     """The Deployment: one replica, replaced rather than doubled because GPUs are scarce."""
     labels = {"app.kubernetes.io/name": name}
     return {
@@ -46,11 +61,7 @@ def deployment(name: str, container: Container) -> dict[str, Any]:
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {
-                    "terminationGracePeriodSeconds": 60,
-                    "containers": [_container(container)],
-                    "volumes": _volumes(name, container),
-                },
+                "spec": pod,
             },
         },
     }
@@ -120,12 +131,13 @@ def _config_map(name: str, files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _service(name: str, container: Container) -> dict[str, Any]:
+    leader = LEADER if container.nodes > 1 else {}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name},
         "spec": {
-            "selector": {"app.kubernetes.io/name": name},
+            "selector": {"app.kubernetes.io/name": name, **leader},
             "ports": [{"name": "http", "port": container.port, "targetPort": "http"}],
         },
     }
