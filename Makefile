@@ -23,9 +23,9 @@ help:
 quickstart: $(VENV)/.core $(MODEL)
 	@echo "==> tuner run $(STUDY): baseline, search, confirmation on held-out prompts"
 	@$(BIN)/tuner run $(STUDY)
-	@echo "==> tuner export: the recommended server as files in deploy/quickstart"
-	@$(BIN)/tuner export $(STUDY) --out deploy/quickstart
-	@echo "==> start it with deploy/quickstart/launch.sh; look closer with $(BIN)/tuner show quickstart"
+	@echo "==> tuner export: the recommended server as files in deploy/"
+	@$(BIN)/tuner export $(STUDY) --out deploy
+	@echo "==> start it with deploy/launch.sh; look closer with $(BIN)/tuner show quickstart"
 
 install: $(VENV)/.dev
 
