@@ -71,6 +71,13 @@ def test_the_capacity_of_a_tree(flags: dict[str, int], is_legal: bool) -> None:
     assert (engine().violations(server(**flags), EngineFacts()) == []) is is_legal
 
 
+def test_absurd_numbers_are_violations_not_errors() -> None:
+    args = server(spec_steps=2, spec_topk=1e300, spec_draft_tokens=8)
+    assert engine().violations(args, EngineFacts()) == []
+    args = server(spec_steps=-5, spec_topk=1e300, spec_draft_tokens=8)
+    assert len(engine().violations(args, EngineFacts())) == 1
+
+
 def test_flags_the_program_does_not_have_are_refused() -> None:
     fake = engine()
     outputs = {}

@@ -253,7 +253,7 @@ def _tree_violations(args: ServerArgs) -> list[Violation]:
     tokens = _number(args, TOKENS)
     if topk <= 1 or not tokens:
         return []
-    capacity = topk + (steps - 1) * topk**2
+    capacity = topk + (steps - 1) * topk * topk
     if tokens - 1 <= capacity:
         return []
     message = f"{TOKENS} - 1 must be at most {capacity:g} for steps={steps:g} topk={topk:g}"
