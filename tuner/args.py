@@ -52,10 +52,6 @@ class ServerArgs:
         """Inverse of `to_json`."""
         return cls(flags=dict(data["flags"]), env=dict(data["env"]))
 
-    def with_flags(self, **changes: FlagValue | None) -> ServerArgs:
-        """A copy with flags set, or removed where the value is None; `_` in names means `-`."""
-        return self.replace({name.replace("_", "-"): value for name, value in changes.items()})
-
     def replace(self, changes: Mapping[str, FlagValue | None]) -> ServerArgs:
         """A copy with flags set, or removed where the value is None."""
         merged = {**self.flags, **changes}

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tuner.measure.records import Block, LoadPoint, RequestRecord
-from tuner.measure.series import _stalls, block_warnings, window_rates
+from tuner.measure.series import _stalls, block_warnings
 
 C1 = LoadPoint(concurrency=1)
 
@@ -31,14 +30,6 @@ def block(speeds: Sequence[float], index: int = 0, pause: float = 0.0) -> Block:
 
 def noisy(seed: int, count: int = 24) -> list[float]:
     return list(100 * np.exp(np.random.default_rng(seed).normal(0, 0.05, count)))
-
-
-def test_windows_of_throughput() -> None:
-    rates = window_rates(block([100, 100, 50, 50]), 0.4)
-    assert rates[:2] == pytest.approx((100, 100), rel=0.03)
-    assert rates[3:5] == pytest.approx((50, 50), rel=0.06)
-    assert window_rates(block([100]), 10.0) == ()
-    assert window_rates(block([100]), 0.0) == ()
 
 
 def test_ordinary_noise_is_not_reported() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tuner.measure.records import Prompt, Sampling
-from tuner.measure.wire import Delta, error_text, openai_chat, openai_completions, usage_counts
+from tuner.measure.wire import Delta, error_text, openai_chat, usage_counts
 
 PROMPT = Prompt(
     "p1", ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}), "chat"
@@ -43,12 +43,6 @@ def test_exact_tokens_and_seed() -> None:
     assert body["ignore_eos"] is True
     assert body["seed"] == 3
     assert body["temperature"] == 0.7
-
-
-def test_completions_body_joins_messages() -> None:
-    body = openai_completions("m").body(PROMPT, Sampling())
-    assert body["prompt"] == "Be brief.\n\nHi"
-    assert "messages" not in body
 
 
 @pytest.mark.parametrize(
@@ -92,11 +86,6 @@ def test_extra_keys_are_kept() -> None:
         "timings": {"draft_n": 4}
     }
     assert openai_chat("m").parse(event).extra == {}
-
-
-def test_completions_text() -> None:
-    event = {"choices": [{"text": "abc", "finish_reason": None}]}
-    assert openai_completions("m").parse(event).text == "abc"
 
 
 @pytest.mark.parametrize(

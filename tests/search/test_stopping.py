@@ -31,7 +31,6 @@ def test_the_same_words_three_times_in_a_row_are_the_hosts_fault(objective, tria
     assert host_trouble(history) is None
     history.add(trial(3, "failed", failure="launch_crash", reason="no shm"))
     stop = host_trouble(history)
-    assert stop.is_host_fault
     assert "no shm" in stop.why
 
 
@@ -42,7 +41,7 @@ def test_different_failures_are_the_servers_own(objective, trial) -> None:
 
 def test_three_faults_of_ours_stop_the_run_whatever_their_words(objective, trial) -> None:
     history = History(objective, failures(trial, "a", "b", "c", kind="unexpected"))
-    assert host_trouble(history).is_host_fault
+    assert "unexpected" in host_trouble(history).why
 
 
 def test_a_draft_that_is_never_accepted_stops_speculation(objective, trial, accepted) -> None:
@@ -50,7 +49,6 @@ def test_a_draft_that_is_never_accepted_stops_speculation(objective, trial, acce
     stop = draft_trouble(MODEL, history, keep_going=False)
     assert "never accepted" in stop.why
     assert "tuner draft inspect" in stop.hint
-    assert not stop.is_host_fault
     assert draft_trouble(MODEL, history, keep_going=True) is None
     assert draft_trouble(LOOKUP, history, keep_going=False) is None, "another n may find matches"
 

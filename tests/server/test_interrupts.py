@@ -36,8 +36,6 @@ def test_further_signals_are_only_noted() -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
         assert seen.received == [signal.SIGINT, signal.SIGINT, signal.SIGTERM]
-        with pytest.raises(Interrupted, match="SIGINT"):
-            seen.raise_if_received()
 
 
 def test_an_event_loop_lets_it_through_from_a_callback() -> None:

@@ -35,11 +35,8 @@ def test_a_trial_comes_back_equal(
     assert names == ["blocks.jsonl.gz", "record.json"]
 
 
-def test_a_trial_that_never_finished_is_none(
-    folder: ResultsFolder, make_block: Callable[..., Block]
-) -> None:
-    folder.write_blocks(3, [make_block()])
-    assert folder.server_log(3) == folder.root / "trials/0003/server.log"
+def test_a_trial_that_never_finished_is_none(folder: ResultsFolder) -> None:
+    folder.trial_folder(3)
     assert folder.read_trial(3) is None
     assert folder.read_blocks(4) == []
     assert folder.trial_numbers() == []

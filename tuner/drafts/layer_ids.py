@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.drafts.checkpoint import Checkpoint
-from tuner.drafts.sizes import declared_ids
 
 AS_INPUT = ("DeepseekV2", "DeepseekV3", "DeepseekV32", "KimiK2", "KimiK25", "Kimi")
 """Targets whose ids SGLang takes as "input of layer i" unless the first id is 1."""
@@ -76,8 +75,3 @@ def sglang_captures(
 
 def _as_inputs(ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(each - 1 for each in ids)
-
-
-def ids_for_report(draft: Checkpoint) -> list[int]:
-    """The ids a report shows: what is declared, wherever it is."""
-    return declared_ids(draft)

@@ -53,7 +53,6 @@ class EngineFacts:
         flags: names the installed program accepts; None unknown (nothing is refused then).
         outputs: raw text of each fact command, by name.
         values: engine-specific facts parsed from them, plain JSON.
-        gpu_names: names of the GPUs to be used; () without GPUs.
         target_config, draft_config: the checkpoints' config.json, {} when unreadable.
     """
 
@@ -61,7 +60,6 @@ class EngineFacts:
     flags: frozenset[str] | None = None
     outputs: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
-    gpu_names: tuple[str, ...] = ()
     target_config: Mapping[str, Any] = field(default_factory=dict)
     draft_config: Mapping[str, Any] = field(default_factory=dict)
 

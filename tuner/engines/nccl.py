@@ -14,8 +14,6 @@ from dataclasses import dataclass
 _ALGORITHMS = ("Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "Simple")
 _P2P_LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
-_DEBUG_ONLY = frozenset({"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE",
-                         "NCCL_GRAPH_DUMP_FILE", "NCCL_TOPO_DUMP_FILE"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +133,6 @@ def check_value(name: str, value: str) -> str:
     return (
         "" if _accepts(variable, value) else f"{name} must be {_accepted(variable)}, got {value}"
     )
-
-
-def is_debug(name: str) -> bool:
-    """True for a variable that must not be set while measuring."""
-    return name in _DEBUG_ONLY
-
-
-def forces_ll128(name: str, value: str) -> bool:
-    """True when a value makes NCCL use LL128 where its own check would not."""
-    words = [word.strip().lower() for word in re.split(r"[,;:]", value)]
-    return name == "NCCL_PROTO" and "ll128" in words and not value.lstrip().startswith("^")
 
 
 def _accepts(variable: Variable, value: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tuner.server.command import LaunchCommand
 
@@ -100,11 +100,6 @@ def parse_launch(text: str) -> tuple[str, ...]:
         raise ValueError("launch.sh: must pass --host and --port, got other last arguments")
     found_words = [program[0], *words[: -len(expected)]]
     return tuple(word.replace("$here", FOLDER) for word in found_words)
-
-
-def command_with(command: LaunchCommand, folder: str) -> Sequence[str]:
-    """The command's arguments with the bundle in another folder (a container's mount)."""
-    return [word.replace(FOLDER, folder) for word in command.argv]
 
 
 def _quoted(word: str) -> str:

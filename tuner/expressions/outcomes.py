@@ -27,11 +27,6 @@ class OutcomeConstraint:
     op: str
     bound: Expression
 
-    @property
-    def uses_baseline(self) -> bool:
-        """True when the bound depends on the baseline's value."""
-        return BASELINE in self.bound.names
-
     def limit(self, baseline: float | None) -> float:
         """The bound as a number; raises MissingName when it needs a baseline that is absent."""
         is_absent = baseline is None or math.isnan(baseline)

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.measure.distributions import normal_quantile, t_quantile
+from tuner.measure.distributions import t_quantile
 from tuner.measure.statistics import family_level, log_ratios, robust_center
 
 _MOST_ROUNDS = 64
-_UNFIT_SD = 0.15
-_UNFIT_DRIFT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,6 @@ class LaunchNoise:
     def upper_sd(self) -> float:
         """A cautious value of `sd`: its estimate at few launches can be half the truth."""
         return self.sd * (1 + 1 / math.sqrt(2 * self.df)) if self.df else math.nan
-
-    @property
-    def is_unfit(self) -> bool:
-        """True when launches vary so much that no ordinary gain can be told from noise."""
-        return self.df >= 2 and self.sd > _UNFIT_SD
 
     def margin(self, least: float = 0.01) -> float:
         """Log units by which one launch may be off against another: two standard deviations."""
@@ -69,17 +62,6 @@ class Drift:
         if self.error == 0:
             return self.slope != 0
         return abs(self.slope / self.error) > t_quantile(0.995, self.df)
-
-    @property
-    def is_unfit(self) -> bool:
-        """True when the machine changes so much that early and late trials cannot be compared."""
-        return self.is_significant and abs(self.slope) * self.span > _UNFIT_DRIFT
-
-    def correction(self, launch: float, reference: float = 0.0) -> float:
-        """Factor that brings a value of one launch to what it would have been at another."""
-        if not self.is_significant:
-            return 1.0
-        return math.exp(self.slope * (reference - launch))
 
 
 def launch_noise(launches: Sequence[Sequence[float]], drift: Drift | None = None) -> LaunchNoise:
@@ -160,13 +142,3 @@ def rounds_needed(
         if quantile * math.sqrt(2 / rounds) * noise_sd <= half_width:
             return rounds
     return _MOST_ROUNDS
-
-
-def equivalence_band(noise_sd: float, rounds: int, *, level: float = 0.95) -> float:
-    """Log units within which two confirmed servers count as equal: the noise of their difference.
-
-    Each mean of `rounds` launches has standard error `noise_sd / sqrt(rounds)`.
-    """
-    if rounds < 1 or not math.isfinite(noise_sd):
-        return 0.0
-    return normal_quantile((1 + level) / 2) * noise_sd * math.sqrt(2 / rounds)

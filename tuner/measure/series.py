@@ -20,20 +20,6 @@ _TREND = 0.15
 _SLOW_START = 1.5
 
 
-def window_rates(block: Block, window_s: float) -> tuple[float, ...]:
-    """Output tokens per second in consecutive windows of a block; a last short one is left out."""
-    count = int(block.wall_s / window_s) if window_s > 0 else 0
-    if count < 1:
-        return ()
-    tokens = np.zeros(count)
-    for record in block.records:
-        if record.ok and record.chunk_s:
-            share = (record.output_tokens or 0) / len(record.chunk_s)
-            places = ((np.array(record.chunk_s) - block.start_s) / window_s).astype(int)
-            np.add.at(tokens, places[places < count], share)
-    return tuple(float(rate) for rate in tokens / window_s)
-
-
 def block_warnings(blocks: Sequence[Block]) -> list[str]:
     """What the blocks of one load point, in time order, show that a mean would hide."""
     warnings = [f"block {b.index}: {note}" for b in blocks for note in b.notes]

@@ -63,24 +63,6 @@ def openai_chat(
     return Wire("/v1/chat/completions", body, parse, disables_cache=disables_cache)
 
 
-def openai_completions(
-    model: str,
-    *,
-    extra_body: Mapping[str, Any] | None = None,
-    extra_keys: Sequence[str] = (),
-    disables_cache: bool = False,
-) -> Wire:
-    """The streamed `/v1/completions` route: message contents joined, no chat template."""
-    extra = dict(extra_body or {})
-
-    def body(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
-        text = "\n\n".join(message["content"] for message in prompt.messages)
-        return {"model": model, "prompt": text, **_generation(sampling), **extra}
-
-    parse = _parser(_completion_text, tuple(extra_keys))
-    return Wire("/v1/completions", body, parse, disables_cache=disables_cache)
-
-
 def error_text(event: Mapping[str, Any]) -> str:
     """The error an event or answer body carries, in the server's words; "" when it carries none.
 
@@ -161,11 +143,6 @@ def _chat_text(choice: Mapping[str, Any]) -> str:
 def _call_text(call: Mapping[str, Any]) -> str:
     function = call.get("function") or {}
     return f"{function.get('name') or ''}{function.get('arguments') or ''}"
-
-
-def _completion_text(choice: Mapping[str, Any]) -> str:
-    text = choice.get("text")
-    return text if isinstance(text, str) else ""
 
 
 def _count(value: object) -> int | None:

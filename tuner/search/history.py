@@ -49,13 +49,6 @@ class History:
         """How many launches the finished trials cost."""
         return sum(1 for record in self.records if record.state not in ("infeasible", "reused"))
 
-    def launches_since_baseline(self) -> int:
-        """Launches since the baseline was last measured; 0 before it ever was."""
-        launched = [r.state for r in self.records if r.state not in ("infeasible", "reused")]
-        if "baseline" not in launched:
-            return 0
-        return launched[::-1].index("baseline")
-
     def twin_of(self, args: ServerArgs) -> TrialRecord | None:
         """An earlier trial of the very same server whose outcome stands: it was measured, or it
         failed by its own fault (the same server is never launched twice)."""

@@ -21,11 +21,10 @@ INSPECT_HINT = "Run `tuner draft inspect` on the draft model; search.keep_going 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why the search ends; `is_host_fault` ends the run with an error instead of a verdict."""
+    """Why the search ends, and what to do about it."""
 
     why: str
     hint: str = ""
-    is_host_fault: bool = False
 
 
 def spent_budget(launches: int, max_launches: int, wall_left_s: float | None) -> Stop | None:
@@ -50,7 +49,6 @@ def host_trouble(history: History) -> Stop | None:
         return Stop(
             f"the last {SAME_FAILURES} launches all failed with {last.failure}: {last.reason}",
             last.hint or f"Read {last.log_path or 'the server logs'} and run `tuner doctor`.",
-            is_host_fault=True,
         )
     return None
 

@@ -37,11 +37,6 @@ class Interrupts:
 
     received: list[int] = field(default_factory=list)
 
-    def raise_if_received(self) -> None:
-        """Raise again where the first exception may have been lost (a callback, a `__del__`)."""
-        if self.received:
-            raise SignalReceived(self.received[0])
-
 
 @contextlib.contextmanager
 def raise_on_signals() -> Iterator[Interrupts]:

@@ -76,10 +76,6 @@ class ResultsFolder:
             make_folder(folder)
         return folder
 
-    def server_log(self, number: int) -> Path:
-        """Where the server of a trial logs."""
-        return self.trial_folder(number) / "server.log"
-
     @contextlib.contextmanager
     def lock(self, *, shared: bool = False) -> Iterator[None]:
         """Hold the run lock; raises HostError naming the process that has it."""
@@ -111,10 +107,6 @@ class ResultsFolder:
         if blocks:
             write_gzip(folder / BLOCKS, blocks_to_lines(blocks))
         write_text(folder / RECORD, record_text(record, indent=1) + "\n")
-
-    def write_blocks(self, number: int, blocks: Sequence[Block]) -> None:
-        """Keep the blocks of a trial that is still being measured."""
-        write_gzip(self.trial_folder(number) / BLOCKS, blocks_to_lines(blocks))
 
     def read_trial(self, number: int) -> TrialRecord | None:
         """The stored record; None when the trial never finished.
