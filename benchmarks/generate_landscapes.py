@@ -26,7 +26,7 @@ from tuner.measure.landscape import (
     RecordedServer,
     landscape_text,
 )
-from tuner.model.lookup import LookupRule, replay_lookup, simple_tokens
+from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
 
 HERE = Path(__file__).parent / "landscapes"
 PROMPTS = Path(__file__).parent.parent / "tuner" / "measure" / "prompts_mixed.jsonl"
@@ -251,7 +251,7 @@ def lookup_counts(pairs: Sequence[tuple[list[str], list[str]]], rule: LookupRule
     """Exact counts of every block when the rule is played on its texts."""
     found = []
     for part in np.array_split(np.arange(len(pairs)), BLOCKS):
-        played = [replay_lookup(*pairs[int(i)], rule) for i in part]
+        played = [replay_lookup(Text(*pairs[int(i)]), rule) for i in part]
         found.append(
             Counts(
                 tokens=sum(p.tokens for p in played),

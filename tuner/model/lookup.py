@@ -7,6 +7,7 @@ how much of it is accepted. One more token comes from the verification itself.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -48,57 +49,62 @@ class LookupCounts:
     accepted: int
 
 
-def replay_lookup(prompt: Tokens, answer: Tokens, rule: LookupRule) -> LookupCounts:
-    """Play the rule on one prompt and its greedy answer; the first token is the prefill's."""
-    text = [*prompt, *answer]
-    index = _Index(text, rule)
-    position, end = len(prompt) + 1, len(text)
-    steps, drafts, drafted, accepted = 1, 0, 0, 0
-    while position < end:
-        draft = index.draft(position)
-        good = _agreeing(text, position, draft)
-        steps += 1
-        if draft:
-            drafts, drafted = drafts + 1, drafted + len(draft)
-            accepted += min(good, end - position)
-        position += good + 1
-    return LookupCounts(len(answer), steps, drafts, drafted, accepted)
+class Text:
+    """A prompt and its greedy answer, with an index of where each run of tokens occurs."""
 
+    def __init__(self, prompt: Tokens, answer: Tokens) -> None:
+        self.tokens = [*prompt, *answer]
+        self.start, self.answer = len(prompt), len(answer)
+        self._places: dict[int, dict[tuple[Hashable, ...], list[int]]] = {}
 
-def _agreeing(text: Tokens, position: int, draft: Tokens) -> int:
-    count = 0
-    for token in draft:
-        if position + count >= len(text) or text[position + count] != token:
-            break
-        count += 1
-    return count
-
-
-class _Index:
-    """Where each run of tokens occurs, so that a lookup is one step."""
-
-    def __init__(self, text: Tokens, rule: LookupRule) -> None:
-        self.text, self.rule = text, rule
-        self.places: dict[int, dict[tuple[Hashable, ...], list[int]]] = {}
+    def draft(self, position: int, rule: LookupRule) -> Tokens:
+        """What a rule proposes when `position` tokens are known."""
         for size in rule.sizes:
-            table: dict[tuple[Hashable, ...], list[int]] = {}
-            for start in range(len(text) - size + 1):
-                table.setdefault(tuple(text[start : start + size]), []).append(start + size)
-            self.places[size] = table
-
-    def draft(self, position: int) -> Tokens:
-        """What is proposed when `position` tokens are known."""
-        rule = self.rule
-        for size in rule.sizes:
-            if size > position:
-                continue
-            key = tuple(self.text[position - size : position])
-            after = [p for p in self.places[size].get(key, ()) if p < position]
-            if after:
-                place = after[-1] if rule.is_latest else after[0]
-                draft = self.text[place : min(place + rule.depth, position)]
+            place = self._found(position, size, rule.is_latest) if size <= position else None
+            if place is not None:
+                draft = self.tokens[place : min(place + rule.depth, position)]
                 return draft if len(draft) >= rule.shortest else ()
         return ()
+
+    def _found(self, position: int, size: int, is_latest: bool) -> int | None:
+        """The end of an earlier occurrence of the last `size` tokens."""
+        key = tuple(self.tokens[position - size : position])
+        places = self._table(size).get(key, [])
+        before = bisect.bisect_left(places, position)
+        if not before:
+            return None
+        return places[before - 1] if is_latest else places[0]
+
+    def _table(self, size: int) -> dict[tuple[Hashable, ...], list[int]]:
+        if size not in self._places:
+            table: dict[tuple[Hashable, ...], list[int]] = {}
+            for start in range(len(self.tokens) - size + 1):
+                key = tuple(self.tokens[start : start + size])
+                table.setdefault(key, []).append(start + size)
+            self._places[size] = table
+        return self._places[size]
+
+    def agreeing(self, position: int, draft: Tokens) -> int:
+        """How many drafted tokens the answer really has."""
+        count = 0
+        for known, token in zip(self.tokens[position:], draft, strict=False):
+            if known != token:
+                break
+            count += 1
+        return count
+
+
+def replay_lookup(text: Text, rule: LookupRule) -> LookupCounts:
+    """Play the rule on one text; the answer's first token is the prefill's."""
+    position, end = text.start + 1, len(text.tokens)
+    steps, drafts, drafted, accepted = 1, 0, 0, 0
+    while position < end:
+        draft = text.draft(position, rule)
+        good = text.agreeing(position, draft[: end - position])
+        steps += 1
+        drafts, drafted, accepted = drafts + bool(draft), drafted + len(draft), accepted + good
+        position += good + 1
+    return LookupCounts(text.answer, steps, drafts, drafted, accepted)
 
 
 def simple_tokens(text: str) -> list[str]:

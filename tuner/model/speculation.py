@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuner.model.clock import Clock, fit_clock
-from tuner.model.drafting import counted_per_token, fit_drafting, silent_chances
+from tuner.model.drafting import Played, counted_per_token, fit_drafting, silent_chances
 from tuner.model.gaussian import Array, Prior, fit_process
 from tuner.model.observation import (
     BASELINE,
@@ -64,16 +64,27 @@ class SpeculationModel:
 
     @classmethod
     def fit(
-        cls, designs: Designs, observations: Sequence[Observation], noise: float
+        cls,
+        designs: Designs,
+        observations: Sequence[Observation],
+        noise: float,
+        played: Played | None = None,
     ) -> SpeculationModel:
-        """Fit to launches; `noise` is by how much one launch differs from another, in logs."""
+        """Fit to launches.
+
+        Args:
+            designs: every server.
+            observations: the launches, the baseline's among them.
+            noise: by how much one launch differs from another, in logs.
+            played: what lookups would count on the baseline's answers, where that is known.
+        """
         baselines = [with_baseline_counts(o) for o in observations if o.server == BASELINE]
         launches = [o for o in observations if o.server != BASELINE]
         counted = [o for o in launches if o.is_counted]
         baselines = [o for o in baselines if o.is_counted]
-        if not counted or not baselines:
+        if not baselines or not (counted or (played is not None and not launches)):
             return cls(_plain(designs, launches, noise))
-        return cls(_mechanistic(designs, [*baselines, *counted], noise))
+        return cls(_mechanistic(designs, [*baselines, *counted], noise, played))
 
     def predict(self, servers: Sequence[int]) -> tuple[Array, Array]:
         """Mean log speed ratio and standard deviation of some servers."""
@@ -98,12 +109,13 @@ def _mechanistic(
     designs: Designs,
     timed: Sequence[Observation],
     noise: float,
+    played: Played | None,
 ) -> Prediction:
     counted = [each for each in timed if each.server != BASELINE]
     clock, residual = _clock_and_residual(designs, timed, noise)
     requests = _requests_per_token(timed)
     known = counted_per_token(designs, counted)
-    drafting = fit_drafting(designs, counted)
+    drafting = fit_drafting(designs, counted, played)
     idle = np.array([[requests, 1.0, 0.0, 0.0, 0.0]])
 
     def log_speed(counts: Array) -> Array:
@@ -190,6 +202,8 @@ def _residuals(
         for each, log in zip(timed, logs, strict=True)
         if each.server != BASELINE
     ]
+    if not known:
+        return np.zeros(designs.count), np.full(designs.count, RESIDUAL_PRIOR.scale)
     servers, values, noises = zip(*known, strict=True)
     has_effects = designs.rows.shape[1] > designs.traits.shape[1]
     scale = EFFECT_SCALE if has_effects else RESIDUAL_PRIOR.scale

@@ -15,6 +15,7 @@ from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, 
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
 from tuner.search.confirm import confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
+from tuner.search.model_lookups import baseline_texts
 from tuner.search.model_sampler import ModelSuggester
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
@@ -157,6 +158,8 @@ def next_trial(session: Session, suggester: Suggester) -> Asked | Stop:
     if stop is not None:
         return stop
     queue_baseline_when_due(session)
+    if isinstance(suggester, ModelSuggester) and not suggester.knows_texts:
+        suggester.learn_texts(baseline_texts(session.bench, session.history))
     asked = session.opened.ask(session.ground, suggester)
     if asked is not None:
         return asked

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuner import units
+from tuner.model.drafting import Played
 from tuner.model.gaussian import Array, expected_excess
 from tuner.model.observation import BASELINE, Designs
 from tuner.model.speculation import SpeculationModel
 from tuner.search.model_data import failed_servers, gain_of, observations_of
+from tuner.search.model_lookups import play_lookups
 from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
 from tuner.store.record import TrialRecord
@@ -67,6 +69,7 @@ class ModelSuggester:
 
     ground: Ground
     why: str = ""
+    _played: Played | None = None
     _designs: Designs = field(init=False)
     _roles: list[Roles] = field(init=False)
     _servers: dict[str, int] = field(init=False)
@@ -75,6 +78,15 @@ class ModelSuggester:
         servers = self.ground.survey.servers
         self._designs, self._roles = designs_of(self.ground)
         self._servers = {args.digest: index for index, (_, args) in enumerate(servers)}
+
+    @property
+    def knows_texts(self) -> bool:
+        """True once the baseline's answers were taken."""
+        return self._played is not None
+
+    def learn_texts(self, texts: Sequence[tuple[list[str], list[str]]]) -> None:
+        """Take the baseline's prompts and answers as tokens: lookups are played on them."""
+        self._played = play_lookups(self._roles, texts) if texts else None
 
     def propose(self, situation: Situation) -> Proposal | None:
         """One of `situation.remaining`; None when none is worth a launch."""
@@ -94,7 +106,7 @@ class ModelSuggester:
         """What the launches so far say of every server; `running` ones are taken as expected."""
         noise = launch_noise(records)
         launches = observations_of(records, self._servers, self.ground, self._designs.nodes)
-        prediction = SpeculationModel.fit(self._designs, launches, noise).prediction
+        prediction = SpeculationModel.fit(self._designs, launches, noise, self._played).prediction
         launched = sorted({each.server for each in launches if each.server != BASELINE})
         means, sds = prediction.means, prediction.sds.copy()
         sds[list(running)] *= 0.3
@@ -137,7 +149,7 @@ class ModelSuggester:
         """One server of every method: the deepest chain of a draft model, because it tells the
         acceptance at every smaller depth, or a lookup of ordinary size."""
         tried = {self._roles[server].method for server in seen}
-        if len(tried) >= MOST_METHODS:
+        if len(tried) >= MOST_METHODS or self._played is not None:
             return None
         fresh = [i for i in situation.remaining if self._roles[i].method not in tried]
         if not fresh:

@@ -24,6 +24,7 @@ STEPS = ("num-steps", "spec-steps", "steps", "n-max", "size-m", "num-speculative
 TREE_TOKENS = ("num-draft-tokens", "spec-draft-tokens", "draft-tokens")
 BRANCH = ("topk", "bfs-breadth")
 MATCH = ("size-n", "n-match", "prompt-lookup-max")
+LEAST_MATCH = ("prompt-lookup-min",)
 METHOD = ("spec-type", "method", "algorithm")
 ROLES = (*STEPS, *TREE_TOKENS, *BRANCH, *MATCH, *METHOD)
 
@@ -44,6 +45,7 @@ class Roles:
     match: float
     passes: float
     is_lookup: bool
+    least: float = 0.0
 
 
 def roles_of(args: ServerArgs, *, is_lookup: bool | None = None) -> Roles:
@@ -67,7 +69,8 @@ def roles_of(args: ServerArgs, *, is_lookup: bool | None = None) -> Roles:
     if is_lookup is None:
         words = f"{method} {' '.join(flags)}".lower()
         is_lookup = any(word in words for word in LOOKUP_WORDS)
-    return Roles(method, depth, nodes, branch, _ending(numbers, MATCH), passes, is_lookup)
+    match, least = _ending(numbers, MATCH), _ending(numbers, LEAST_MATCH)
+    return Roles(method, depth, nodes, branch, match, passes, is_lookup, least)
 
 
 def _flat(args: ServerArgs) -> Iterator[tuple[str, object]]:

@@ -1,0 +1,86 @@
+"""Lookups played on the baseline's own answers: known before any is launched, and checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.measure.records import Block, LoadPoint, Prompt, RequestRecord
+from tuner.model.acceptance import share_of
+from tuner.model.drafting import Played, agrees, fit_drafting
+from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
+from tuner.model.observation import Designs, Observation
+from tuner.search.model_lookups import play_lookups, rule_of, texts_of
+from tuner.search.model_servers import Roles
+
+ASKED = "Repeat: the harbour office opens at six in the morning and closes at night. " * 3
+ANSWER = "the harbour office opens at six in the morning and closes at night."
+
+
+def lookup(match: float, depth: float, method: str = "ngram-simple", least: float = 0) -> Roles:
+    return Roles(method, depth, depth, 1.0, match, depth, True, least)
+
+
+def answer(text: str, error: str = "") -> RequestRecord:
+    return RequestRecord(
+        prompt_id="p1", category="edit", scheduled_s=0.0, sent_s=0.0, first_s=0.1, last_s=1.0,
+        end_s=1.0, chunk_s=(0.1, 1.0), prompt_tokens=9, output_tokens=9, cached_tokens=0,
+        finish_reason="stop", text=text, error=error,
+    )  # fmt: skip
+
+
+def test_texts_come_from_good_answers_only() -> None:
+    load = LoadPoint(concurrency=1)
+    prompts = {"p1": Prompt("p1", ({"role": "user", "content": ASKED},))}
+    good = Block(0, load, 0.0, 1.0, (answer(ANSWER), answer(ANSWER)))
+    bad = Block(1, load, 0.0, 1.0, (answer(ANSWER, "timeout"), answer("")))
+    found = texts_of([bad, good], prompts)
+    assert [("".join(asked), "".join(said)) for asked, said in found] == [(ASKED, ANSWER)]
+    assert texts_of([bad], prompts) == []
+
+
+def test_rules_by_method() -> None:
+    assert rule_of(lookup(4, 8)) == LookupRule(4, 8)
+    assert rule_of(lookup(4, 8, "ngram", 2)) == LookupRule(4, 8, least=2, is_latest=False)
+    assert rule_of(Roles("EAGLE3", 5, 5, 1, 0, 5, False)) is None
+
+
+def test_what_is_played_is_what_the_rule_counts() -> None:
+    texts = [(simple_tokens(ASKED), simple_tokens(ANSWER))]
+    played = play_lookups([lookup(3, 4), lookup(3, 8), Roles("none", 0, 0, 1, 0, 0, False)], texts)
+    assert played is not None
+    counts = replay_lookup(Text(*texts[0]), LookupRule(3, 8))
+    covered = (counts.drafted / 8 + counts.accepted) / counts.tokens
+    assert share_of(played.coverages)[1] == pytest.approx(min(covered, 0.995), abs=1e-3)
+    assert np.isnan(played.levels[2])
+    assert play_lookups([lookup(3, 4)], []) is None
+
+
+def designs(depths: list[float]) -> Designs:
+    depth = np.array(depths)
+    ones = np.ones(len(depth))
+    traits = (np.log2(depth) / 6)[:, None]
+    return Designs(traits, traits, depth, depth, ones, ones * 0, ones * 0)
+
+
+def counted(server: int, depth: float, drafts: float, accepted: float) -> Observation:
+    row = [400.0, 4.0, 4.0, 400.0 - accepted, drafts * depth, accepted]
+    return Observation(server, 0.0, np.array([row]))
+
+
+def test_computed_counts_are_believed_until_launches_disagree() -> None:
+    made = designs([2.0, 4.0, 8.0, 16.0])
+    played = Played(np.array([0.5, 0.8, 1.1, 3.0]), np.array([0.2, 0.1, 0.0, -0.1]))
+    before = fit_drafting(made, [], played)
+    assert list(before.levels) == [0.5, 0.8, 1.1, 3.0]
+    assert before.level_sds.max() < fit_drafting(made, []).level_sds.min()
+    other = [counted(0, 2.0, 60, 110), counted(1, 4.0, 50, 60), counted(2, 8.0, 40, 10)]
+    after = fit_drafting(made, other, played)
+    assert after.levels[2] < 0  # the launches say so, whatever was computed
+
+
+def test_agreement_is_about_differences() -> None:
+    computed = np.array([0.0, 1.0, 2.0])
+    assert agrees(computed + 0.7, computed)  # a constant offset is learned
+    assert not agrees(np.array([2.0, 1.0, 0.0]), computed)
+    assert not agrees(computed, np.array([0.0, np.nan, 2.0]))

@@ -1,0 +1,102 @@
+"""Owns what lookups would draft on the baseline's own answers, before any of them is launched.
+
+Greedy answers do not depend on speculation, so the baseline's texts tell what every lookup would
+find and how much of it would be accepted. The engine's rule may differ from ours and our tokens
+are not the model's: the model checks these counts against the launches it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tuner.measure.records import Block, Prompt
+from tuner.model.acceptance import curve_from, logit
+from tuner.model.drafting import Played
+from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
+from tuner.search.bench import Bench
+from tuner.search.history import History
+from tuner.search.model_servers import Roles
+
+MOST_TEXTS = 12
+MOST_TOKENS = 400
+"""Enough text to tell lookups apart; every rule is played on all of it."""
+
+MOST_RULES = 600
+
+
+def texts_of(
+    blocks: Sequence[Block], prompts: Mapping[str, Prompt]
+) -> list[tuple[list[str], list[str]]]:
+    """Prompt and answer tokens of a baseline's requests, one per prompt.
+
+    Args:
+        blocks: of a launch without speculation.
+        prompts: of the workload, by id.
+    """
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for block in blocks:
+        for record in block.records:
+            prompt = prompts.get(record.prompt_id)
+            if record.ok and record.text and prompt and record.prompt_id not in found:
+                asked = "\n".join(message["content"] for message in prompt.messages)
+                tokens = simple_tokens(asked), simple_tokens(record.text)[:MOST_TOKENS]
+                found[record.prompt_id] = tokens
+    return list(found.values())[:MOST_TEXTS]
+
+
+def baseline_texts(bench: Bench, history: History) -> list[tuple[list[str], list[str]]]:
+    """Texts of the study's baseline; [] before it was measured, where answers are not greedy,
+    and where they are not real."""
+    if (
+        history.baseline is None
+        or bench.runner.is_simulated
+        or bench.workload.sampling.temperature
+    ):
+        return []
+    prompts = {prompt.id: prompt for block in bench.workload.blocks for prompt in block}
+    return texts_of(history.baseline.blocks, prompts)
+
+
+def rule_of(roles: Roles) -> LookupRule | None:
+    """The rule a server's lookup follows; None where none is known."""
+    if not roles.is_lookup or not roles.match or not roles.depth:
+        return None
+    is_first = roles.method in ("ngram", "ngram_gpu")  # vLLM takes the first occurrence
+    least = int(roles.least) if roles.least else None
+    return LookupRule(int(roles.match), int(roles.depth), least=least, is_latest=not is_first)
+
+
+def play_lookups(
+    roles: Sequence[Roles], texts: Sequence[tuple[list[str], list[str]]]
+) -> Played | None:
+    """Level and coverage of every server whose rule can be played; None when none can."""
+    rules = [rule_of(each) for each in roles]
+    distinct = list(dict.fromkeys(rule for rule in rules if rule is not None))
+    if not texts or not distinct or len(distinct) > MOST_RULES:
+        return None
+    prepared = [Text(prompt, answer) for prompt, answer in texts]
+    counts = {rule: _totals(prepared, rule) for rule in distinct}
+    table = np.array([counts[rule] if rule else (np.nan,) * 4 for rule in rules])
+    tokens, drafts, accepted = table[:, 0], table[:, 1], table[:, 2]
+    depths = np.array([max(each.depth, 1.0) for each in roles])
+    is_known = np.nan_to_num(drafts) > 0
+    per_draft = np.where(is_known, accepted / np.maximum(drafts, 1.0), np.nan)
+    levels = curve_from(()).levels(np.nan_to_num(per_draft), depths)
+    return Played(
+        levels=np.where(is_known, levels, np.nan),
+        coverages=np.where(is_known, logit((drafts + accepted) / tokens), np.nan),
+    )
+
+
+def _totals(texts: Sequence[Text], rule: LookupRule) -> tuple[float, float, float, float]:
+    """Tokens, full drafts' worth of drafted tokens, accepted tokens and steps."""
+    played = [replay_lookup(text, rule) for text in texts]
+    drafted = sum(each.drafted for each in played) / rule.depth
+    return (
+        float(sum(each.tokens for each in played)),
+        float(drafted),
+        float(sum(each.accepted for each in played)),
+        float(sum(each.steps for each in played)),
+    )
