@@ -80,6 +80,12 @@ def test_depths_are_confirmed_at_each_load_and_the_table_wins(study: Path) -> No
     assert schedule["is_simulated"]
 
 
+def test_trials_are_not_named(study: Path) -> None:
+    refused = tuner("confirm", "loads.yaml", "1", "--schedule")
+    assert refused.exit_code == 2
+    assert "--schedule: must come without trials, got 1." in refused.stderr
+
+
 def test_it_is_said_in_words(study: Path) -> None:
     said = (study / "said.txt").read_text().splitlines()
     (verdict,) = [line for line in said if line.startswith("Schedule")]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from tuner.config.engine import FakeConfig
 from tuner.engines.catalog import get_engine
-from tuner.search.depth_choice import confirmed_choice, family_of, searched_choice
+from tuner.search.depth_choice import (
+    confirmed_choice,
+    family_of,
+    searched_gains,
+    worth_confirming,
+)
 from tuner.search.history import History
 from tuner.search.objective import Objective
 from tuner.store.record import ArgsRecord, LoadPointRecord, TrialRecord
@@ -42,16 +48,33 @@ def test_a_family_differs_in_depth_alone() -> None:
     assert family_of(ENGINE, records[:1], None) == {}
 
 
-def test_the_search_proposes_a_depth_per_load_and_ties_go_to_the_smaller(
-    objective: Objective,
-) -> None:
+def test_the_search_tells_the_gain_of_each_depth_at_a_load(objective: Objective) -> None:
     records = [chain(0, 0), chain(1, 2, 149.0, 70.0), chain(2, 5, 150.0, 60.0)]
     history = History(objective)
     for record in records:
         history.add(record)
     family = family_of(ENGINE, records, None)
-    assert searched_choice(objective, history, family, "c1") == 2
-    assert searched_choice(objective, history, family, "c8") == 0
+    found = searched_gains(objective, history, family, "c8")
+    assert {depth: round(math.exp(gain), 3) for depth, gain in found.items()} == {
+        0: 1.0, 2: 0.7, 5: 0.6,
+    }  # fmt: skip
+    assert searched_gains(objective, history, family, "c99")[2] == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("c1", "c8", "depths"),
+    [
+        ({0: 1.0, 2: 1.3, 5: 1.6}, {0: 1.0, 2: 0.95, 5: 0.6}, [0, 2, 5]),
+        ({0: 1.0, 2: 1.499, 5: 1.5}, {0: 1.0, 2: 0.7, 5: 0.5}, [0, 2]),
+        ({0: 1.0, 2: 1.005}, {0: 1.0, 2: 0.9}, [0]),
+        ({0: 1.0, 2: 1.3}, {0: 1.0, 2: 1.2}, [0, 2]),
+    ],
+)
+def test_ties_go_to_the_smaller_and_the_best_single_depth_is_there(
+    c1: dict[int, float], c8: dict[int, float], depths: list[int]
+) -> None:
+    logs = [{depth: math.log(ratio) for depth, ratio in load.items()} for load in (c1, c8)]
+    assert worth_confirming(logs, 0.02) == depths
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def confirm(
     from tuner.cli.running import confirm_shown, ending_lines, schedule_shown
     from tuner.cli.show import study_document
 
-    if schedule and not trials:
-        done = schedule_shown(study, verbose=verbose)
+    if schedule:
+        done = schedule_shown(study, tuple(trials or ()), verbose=verbose)
     else:
         done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
     if as_json:

@@ -10,7 +10,7 @@ from tuner.cli.hook import TrialHook
 from tuner.cli.sentences import recommendation_lines
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
-from tuner.errors import Interrupted, StoreError
+from tuner.errors import Interrupted, StoreError, UsageError
 from tuner.events import Notice, Observer
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
@@ -56,8 +56,17 @@ def join_shown(study: str, *, verbose: bool) -> bool:
     return ended[0] is not None
 
 
-def schedule_shown(study: str, *, verbose: bool) -> StoredStudy:
-    """Confirm a depth per load under a view; the stored study as it is afterwards."""
+def schedule_shown(study: str, trials: tuple[int, ...], *, verbose: bool) -> StoredStudy:
+    """Confirm a depth per load under a view; the stored study as it is afterwards.
+
+    Raises:
+        UsageError: trials were named, which the loads choose themselves.
+    """
+    if trials:
+        raise UsageError(
+            f"--schedule: must come without trials, got {' '.join(map(str, trials))}.",
+            "Leave them out: the best depth at each load is confirmed.",
+        )
     return _shown(
         study,
         lambda loaded, view: schedule_study(loaded, observer=view),

@@ -58,6 +58,7 @@ def build_bundle(
     marks = ("lossy",) if engine.is_lossy(subject.args) or subject.trial.is_lossy else ()
     files[REPORT] = render_report(subject, marks, tuple(files), default_port(engine.kind))
     content = manifest.build_manifest(subject, marks, files)
+    content["nodes"] = nodes
     if evidence is not None:
         content["evidence"] = evidence_document(evidence)
     files[manifest.NAME] = manifest.render_manifest(content)

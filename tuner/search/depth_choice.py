@@ -51,10 +51,10 @@ def family_of(
     return dict(sorted(best.items()))
 
 
-def searched_choice(
+def searched_gains(
     objective: Objective, history: History, family: Mapping[int, TrialRecord], label: str
-) -> int:
-    """The best depth at a load by the search's own blocks; ties within the launch noise."""
+) -> dict[int, float]:
+    """Log gain over the baseline at a load by depth, from the search's own blocks."""
     reference = pooled_reference(
         [series for record in history.baselines if (series := blocks_at(record, objective, label))]
     )
@@ -62,9 +62,23 @@ def searched_choice(
     for depth, record in family.items():
         ratio = objective.ratio(blocks_at(record, objective, label), reference)
         gains[depth] = math.log(ratio) if ratio else -math.inf
-    margin = history.launch_noise().margin()
-    best = max(gains.values())
-    return min(depth for depth, gain in gains.items() if gain >= best - margin)
+    return gains
+
+
+def worth_confirming(by_load: Sequence[Mapping[int, float]], margin: float) -> list[int]:
+    """Depths that enter the confirmation: the best at each load, ties within the margin going to
+    the smaller; the best single one over all loads, which a table must beat; and 0.
+
+    [0] alone where speculation pays at no load.
+    """
+    best = {
+        min(depth for depth, gain in gains.items() if gain >= max(gains.values()) - margin)
+        for gains in by_load
+    }
+    if best == {0}:
+        return [0]
+    single = max(by_load[0], key=lambda depth: sum(gains[depth] for gains in by_load))
+    return sorted({0, single, *best})
 
 
 def confirmed_choice(servers: Mapping[int, Launches], direction: str) -> Choice:

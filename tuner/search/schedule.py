@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from tuner.args import ServerArgs
 from tuner.config.loader import LoadedStudy
 from tuner.engines.depths import DepthTable
-from tuner.errors import UsageError
+from tuner.errors import EngineError, UsageError
 from tuner.events import Observer, ignore
 from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.records import LoadPoint, RequestRecord
 from tuner.measure.statistics import Interval
 from tuner.search.confirm import Campaign, run_round
-from tuner.search.depth_choice import Choice, confirmed_choice, family_of, searched_choice
+from tuner.search.depth_choice import (
+    Choice,
+    confirmed_choice,
+    family_of,
+    searched_gains,
+    worth_confirming,
+)
 from tuner.search.loop import announce
 from tuner.search.recording import args_record
 from tuner.search.session import Session, open_session
@@ -78,6 +84,7 @@ def schedule_study(loaded: LoadedStudy, *, observer: Observer = ignore) -> Sched
 
     Raises:
         UsageError: the study has one load, no table, or no confirmation yet.
+        EngineError: a server did not run at every load.
         Interrupted: the user stopped it; finished launches are stored, run it again.
     """
     with raise_on_signals(), open_session(loaded, observer, new=False) as session:
@@ -116,11 +123,11 @@ def build_ladder(session: Session) -> Ladder:
 def measure_schedule(ladder: Ladder) -> ScheduleRecord:
     """Both campaigns, and the verdict."""
     bench, history = ladder.session.bench, ladder.session.history
-    chosen = {
-        searched_choice(bench.objective, history, ladder.family, load.label)
+    gains = [
+        searched_gains(bench.objective, history, ladder.family, load.label)
         for load in ladder.loads
-    }
-    depths = sorted({0, *chosen})
+    ]
+    depths = worth_confirming(gains, history.launch_noise().margin())
     if depths == [0]:
         return keep_single(ladder, {}, 0, "Speculation does not pay at any load.")
     first = ladder.campaign({ladder.number_of(depth): ladder.args_of(depth) for depth in depths})
@@ -160,7 +167,7 @@ def launches_of(campaign: Campaign, ladder: Ladder, depth: int) -> list[Confirma
 
 
 def measured_launches(campaign: Campaign, number: int) -> list[ConfirmationLaunch]:
-    """The launches of one trial, in the order of rounds; raises UsageError when one failed."""
+    """The launches of one trial, in the order of rounds; raises EngineError when one failed."""
     found = sorted(
         (each for each in campaign.launches if each.trial == number), key=lambda each: each.round
     )
@@ -168,10 +175,10 @@ def measured_launches(campaign: Campaign, number: int) -> list[ConfirmationLaunc
 
 
 def require_measured(launch: ConfirmationLaunch) -> ConfirmationLaunch:
-    """The launch, unless it failed: a table with a hole in it is no table."""
+    """The launch, unless it failed (EngineError): a table with a hole in it is no table."""
     if launch.failure:
         what = "the table" if launch.trial == TABLE else f"trial {launch.trial}"
-        raise UsageError(
+        raise EngineError(
             f"schedule: {what} must run at every load, got {launch.failure}: {launch.reason}",
             "Correct the engine's limits for the highest concurrency, or drop that load point.",
         )
