@@ -155,3 +155,13 @@ def test_of_trials_side_by_side_one_is_shown_until_it_ends() -> None:
     progress.take(TrialStarted(6, {"steps": 3}))
     progress.take(TrialFinished(4, "complete", {"steps": 1}, value=9.0))
     assert "steps=3" in progress.live(100)[0]
+
+
+def test_a_confirmation_shows_no_time_of_the_search() -> None:
+    progress = Progress("output_tokens_per_s", Clock())
+    progress.take(StudyOpened("kimi", False, 0, 0, 30, None))
+    assert [line.split()[0] for line in progress.live(100)] == ["study"]
+    progress.take(StageChanged(5, "launching"))
+    (line,) = progress.live(100)
+    assert line.split()[:2] == ["5", "launching"]
+    assert line.endswith("confirmation, held-out prompts")

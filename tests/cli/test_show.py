@@ -31,7 +31,7 @@ def test_a_study(study: StoredStudy, width: int | None, golden: Golden) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 6])
 def test_one_trial(study: StoredStudy, number: int, golden: Golden) -> None:
-    golden(f"trial-{number}", "\n".join(trial_lines(study, study.trial(number), None)) + "\n")
+    golden(f"trial-{number}", "\n".join(trial_lines(study, study.trial(number))) + "\n")
 
 
 def test_what_the_running_server_changed_is_shown(study: StoredStudy) -> None:
@@ -44,7 +44,7 @@ def test_what_the_running_server_changed_is_shown(study: StoredStudy) -> None:
             "outputs_match": 0.97,
         }
     )
-    text = "\n".join(trial_lines(study, changed, None))
+    text = "\n".join(trial_lines(study, changed))
     assert "  the running server used instead:\n  --speculative-num-steps 2" in text
     assert "warning: page size fell to 1" in text
     assert "breaks the constraint ttft_p95_ms <= 1.10 * baseline" in text

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.cli.progress import Progress
 from tuner.cli.view import PlainView, TerminalView, run_view
-from tuner.events import StageChanged, StudyOpened, TrialStarted
+from tuner.events import Notice, StageChanged, StudyOpened, TrialStarted
 from tuner.store.announcing import as_finished
 from tuner.store.record import TrialRecord
 
@@ -82,3 +82,16 @@ def test_without_colour_nothing_is_coloured(
 def test_the_stream_decides() -> None:
     assert isinstance(run_view("output_tokens_per_s", stream=Terminal()), TerminalView)
     assert isinstance(run_view("output_tokens_per_s", stream=io.StringIO()), PlainView)
+
+
+def test_a_notice_is_folded_not_cut_on_a_narrow_terminal() -> None:
+    stream = Terminal()
+    view = TerminalView(Progress("output_tokens_per_s", lambda: 0.0), stream, width=50)
+    words = "the engine said something long about a flag that nobody had asked it about"
+    view(Notice("warning", words, "Remove the flag, or say why it is there, in engine.args."))
+    lines = stream.getvalue().split("\n")
+    assert "…" not in stream.getvalue()
+    assert " ".join(" ".join(lines).split()) == (
+        f"warning: {words} Remove the flag, or say why it is there, in engine.args."
+    )
+    assert all(len(line) <= 50 for line in lines)

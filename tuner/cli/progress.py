@@ -55,6 +55,7 @@ class Progress:
         self._seconds = 0.0
         self._new_launches = 0
         self._has_header = False
+        self._is_confirming = False
 
     def recall(self, records: Iterable[TrialRecord], width: int | None) -> list[str]:
         """The lines of trials that an earlier run of the study measured."""
@@ -96,7 +97,7 @@ class Progress:
         lines = [] if self._running is None else [self._now_line(self._running, width)]
         if self._requests is not None:
             lines.append(self._requests_line(bar))
-        if self._opened.max_launches:
+        if self._opened.max_launches and not self._is_confirming:
             lines.append(self._study_line(bar))
         if self._best is not None:
             lines.append(self._best_line(self._best))
@@ -124,6 +125,7 @@ class Progress:
     def _show(self, trial: TrialFinished, since_s: float) -> None:
         self._running, self._running_s = trial, since_s
         self._stage, self._requests = "preparing", None
+        self._is_confirming = False
 
     def _is_shown(self, number: int) -> bool:
         return self._running is None or self._running.number == number
@@ -137,6 +139,7 @@ class Progress:
             words = event.detail or "confirmation, held-out prompts"
             self._running = TrialFinished(event.number, "complete", {}, reason=words)
             self._running_s = self._now()
+            self._is_confirming = True
 
     def _note_block(self, event: BlockMeasured) -> None:
         if self._running is not None and self._is_shown(event.number):

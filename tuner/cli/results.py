@@ -39,7 +39,7 @@ def show(
     elif record is None:
         say(*study_lines(found, width()))
     else:
-        say(*trial_lines(found, record, width()))
+        say(*trial_lines(found, record))
 
 
 def compare(

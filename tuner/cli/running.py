@@ -77,7 +77,8 @@ def schedule_shown(study: str, trials: tuple[int, ...], *, verbose: bool) -> Sto
 
 def ending_lines(done: StoredStudy) -> list[str]:
     """What a run prints at its end."""
-    return [*recommendation_lines(done.recommendation), f"Next: tuner export {done.name}"]
+    lines = recommendation_lines(done.recommendation)
+    return lines if done.is_simulated else [*lines, f"Next: tuner export {done.name}"]
 
 
 def _shown(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from tuner import units
 from tuner.cli.sentences import recommendation_lines
-from tuner.cli.table import cut, header, trial_line, trial_text, unit_of
+from tuner.cli.table import header, trial_line, trial_text, unit_of
 from tuner.store.announcing import as_finished
 from tuner.store.record import LoadPointRecord, TrialRecord
 from tuner.store.stored import StoredStudy
@@ -39,8 +40,8 @@ def study_lines(study: StoredStudy, width: int | None) -> list[str]:
     return [study.title, "", header(study.metric, width), *rows, "", *notes, *ending]
 
 
-def trial_lines(study: StoredStudy, trial: TrialRecord, width: int | None) -> list[str]:
-    """One trial in full."""
+def trial_lines(study: StoredStudy, trial: TrialRecord) -> list[str]:
+    """One trial in full; nothing is cut."""
     sections = [
         _head(study, trial),
         _arguments(trial),
@@ -49,7 +50,7 @@ def trial_lines(study: StoredStudy, trial: TrialRecord, width: int | None) -> li
         _seconds(trial),
         _ending(trial),
     ]
-    return [cut(line, width) for section in sections for line in section]
+    return [line for section in sections for line in section]
 
 
 def _notes(study: StoredStudy) -> list[str]:
@@ -117,7 +118,7 @@ def _load_point(point: LoadPointRecord) -> list[str]:
     bad = f", {point.errors} failed" if point.errors else ""
     heading = f"at {point.load}, {point.requests} requests{bad}"
     used = [p for p in _PERCENTILES if any(f"_{p}" in name for name in point.metrics)]
-    lines = ["", f"{heading:<28}" + "".join(f"{name:>9}" for name in ("", *used))]
+    lines = ["", f"{heading:<28}" + "".join(f"{name:>9}" for name in ("overall", *used))]
     for name in _base_names(point.metrics):
         stem, unit = (name[:-3], "_ms") if name.endswith("_ms") else (name, "")
         values = [name, *(f"{stem}_{percentile}{unit}" for percentile in used)]
@@ -183,4 +184,4 @@ def _pair(label: str, text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

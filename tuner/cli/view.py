@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from tuner.cli.output import fold
 from tuner.cli.progress import Progress
 from tuner.events import Event, StageChanged
 from tuner.store.record import TrialRecord
@@ -138,7 +139,8 @@ class TerminalView:
         if lines:
             self._live.refresh()  # rich draws the last region again below what is printed
         for line in lines:
-            self._console.print(_text(line))
+            for part in fold(line, self._console.width):
+                self._console.print(_text(part))
 
     def _region(self) -> Group:
         from rich.console import Group
