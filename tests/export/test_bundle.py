@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,22 @@ def test_a_bundle_that_points_outside_is_refused(
     (folder / "server.env").symlink_to(tmp_path / "secret")
     with pytest.raises(StoreError, match="only plain files of the folder are read"):
         verify_bundle(folder, engine)
+
+
+def test_the_manifest_says_where_every_number_comes_from(engine: Any, subject: Subject) -> None:
+    provenance = replace(
+        subject.provenance,
+        digests={**subject.provenance.digests, "model": "m" * 16, "draft_model": "d" * 16},
+        fingerprint={"gpus": "8 x NVIDIA H200, 141 GiB", "gpu_driver": "580.10"},
+    )
+    files = build_bundle(engine, replace(subject, provenance=provenance), folder=Path("/srv"))
+    found = json.loads(files["manifest.json"])
+    assert set(found["digests"]) == {"study", "prompts", "model", "draft_model"}
+    assert found["driver"] == "580.10"
+    assert found["engine"] == {"kind": "sglang", "version": "0.5.23"}
+    assert (found["trial"], found["study"]["digest"]) == (5, "5" * 16)
+    assert [found["confirmed"][name] for name in ("low", "ratio", "high")] == [1.36, 1.38, 1.40]
+    assert found["valid_for"] == {"load": "c1", "prompts": "6" * 16}
+    assert found["nodes"] == 1
+    assert found["refused_without_flags"] == {}
+    assert set(found["files"]) == set(files) - {"manifest.json"}

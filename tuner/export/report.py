@@ -135,6 +135,7 @@ def _start(files: tuple[str, ...], port: int) -> str:
     }
     lines += [text for name, text in more.items() if name in files]
     lines.append("    tuner verify .        # launch, measure, compare with this report")
+    lines.append("    tuner verify . --baseline    # on another machine: against a baseline there")
     return "\n".join(lines)
 
 
