@@ -9,13 +9,15 @@ import pytest
 
 from benchmarks import search_economy
 from benchmarks.generate_landscapes import CPU, landscapes, lookup_counts, texts
-from benchmarks.search_economy import HEADER, Outcome, Table, row, search, tables_of
+from benchmarks.pruner_economy import prune
+from benchmarks.search_economy import HEADER, Outcome, row, search
 from tuner.measure.landscape import landscape_text
 from tuner.model.lookup import LookupRule
+from tuner.search.replay_table import ReplayTable, tables_of
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(tmp_path_factory: pytest.TempPathFactory) -> ReplayTable:
     path = tmp_path_factory.mktemp("tables") / "edit.json"
     chosen = next(each for each in landscapes() if each.name == "generated-eagle-edit")
     path.write_text(landscape_text(chosen))
@@ -23,18 +25,25 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 
 @pytest.mark.parametrize("arm", ["model", "random", "grid", "staged", "tpe"])
-def test_every_arm_ends_and_never_reports_more_than_there_is(table: Table, arm: str) -> None:
+def test_every_arm_ends_and_never_reports_more_than_there_is(table: ReplayTable, arm: str) -> None:
     outcome = search(table, arm, seed=1, budget=12)
     assert 0 < outcome.pick <= 1.0
     assert outcome.launches == math.inf or 1 <= outcome.launches <= 12
     assert outcome == search(table, arm, seed=1, budget=12)
 
 
+def test_the_pruner_saves_and_spares_good_servers(table: ReplayTable) -> None:
+    found = prune(table, seeds=3)
+    assert 0.1 < found.saved < 0.9
+    assert found.false == 0.0
+    assert found.good > 0
+
+
 def test_a_row_holds_medians_and_shares() -> None:
     outcomes = [Outcome(n, 10.0 * n, 1.0, False, n) for n in (2, 4, math.inf)]
     table = next(iter([_Named("x")]))
     cells = row(table, "model", outcomes)  # type: ignore[arg-type]
-    assert cells == ["x", "model", "4", "never", "40", "0.0%", "100%", "0.0%"]
+    assert cells == ["x", "model", "4", "never", "40", "0.0%", "100%", "100%", "0.0%"]
     assert len(cells) == len(HEADER)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.model.acceptance import curve_from, logit, share_of
@@ -27,6 +27,7 @@ def test_nothing_is_accepted_without_a_draft() -> None:
     assert curve_from(()).accepted(np.zeros(1), np.zeros(1))[0] == 0.0
 
 
+@settings(deadline=None)
 @given(st.floats(-4, 4), st.integers(1, 48))
 def test_the_level_of_a_count_gives_the_count_back(level: float, depth: int) -> None:
     curve, depths = curve_from(()), np.array([float(depth)])

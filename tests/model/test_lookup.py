@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
@@ -42,6 +42,7 @@ def test_the_latest_and_the_first_occurrence_differ() -> None:
     assert (latest.accepted, first.accepted) == (1, 0)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=40),
     st.lists(st.sampled_from("abc"), min_size=1, max_size=40),
