@@ -27,10 +27,10 @@ def test_there_is_one_version(project: dict[str, Any]) -> None:
 
 def test_what_the_wheel_ships_exists(project: dict[str, Any]) -> None:
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert set(shipped) == {"search_spaces", "studies", "schema"}
-    for folder, place in shipped.items():
-        assert place == f"tuner/shipped/{folder}"
-        assert list((ROOT / folder).iterdir())
+    assert set(shipped) >= {"search_spaces", "studies", "schema", "docs/troubleshooting.md"}
+    for name, place in shipped.items():
+        assert place == f"tuner/shipped/{name}"
+        assert (ROOT / name).exists()
 
 
 def test_licences_are_shipped(project: dict[str, Any]) -> None:

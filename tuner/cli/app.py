@@ -17,18 +17,30 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tuner import __version__
-from tuner.cli import deploy, doctor, draft, explain, probe, record, results, run, study, worker
+from tuner.cli import (
+    deploy,
+    doctor,
+    draft,
+    explain,
+    probe,
+    record,
+    results,
+    run,
+    study,
+    trouble,
+    worker,
+)
 from tuner.cli.output import error_lines, narrate, say
 from tuner.errors import TunerError
 
 ORDER = (
     "init", "check", "run", "confirm", "show", "compare", "explain", "export", "verify",
-    "check-regression", "dashboard", "report", "doctor", "draft", "probe", "worker", "record",
-    "schema",
+    "check-regression", "dashboard", "report", "doctor", "trouble", "draft", "probe",
+    "worker", "record", "schema",
 )  # fmt: skip
 """The order of `tuner --help`: that of a study's life."""
 
-GROUPS = (study, run, results, explain, deploy, doctor, draft, probe, worker, record)
+GROUPS = (study, run, results, explain, deploy, doctor, trouble, draft, probe, worker, record)
 
 
 DEFECT = 70

@@ -70,6 +70,8 @@ def _head(study: StoredStudy, trial: TrialRecord) -> list[str]:
     lines = [f"{study.title}", f"trial {trial.number}, {trial.state}: {_what(trial)}"]
     if trial.hint:
         lines.append(f"  {trial.hint}")
+    if trial.state == "failed" and trial.failure:
+        lines.append(f"  What it means: tuner trouble {trial.failure}")
     if trial.value is not None:
         lines.append(_pair("value", _result(study, trial, trial.value)))
     if trial.predicted is not None:
@@ -172,6 +174,7 @@ def _seconds(trial: TrialRecord) -> list[str]:
 
 def _ending(trial: TrialRecord) -> list[str]:
     lines = [f"warning: {text}" for text in trial.warnings]
+    lines += ["  What it means: tuner trouble TEXT"] if lines else []
     broken = [name for name, violation in trial.constraints.items() if violation > 0]
     lines += [f"breaks the constraint {name}" for name in broken]
     if trial.log_path:

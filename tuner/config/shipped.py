@@ -12,13 +12,14 @@ PREFIX = "shipped:"
 SPACES = "search_spaces"
 STUDIES = "studies"
 SCHEMAS = "schema"
+DOCS = "docs"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _INSTALLED = _PACKAGE / "shipped"
 
 
 def shipped_folder(kind: str) -> Path:
-    """The folder of shipped spaces, studies or schemas: the package's, or the checkout's."""
+    """The folder of shipped spaces, studies, schemas or pages: the package's, or the checkout's."""
     installed = _INSTALLED / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
