@@ -19,7 +19,7 @@ _INSTALLED = _PACKAGE / "shipped"
 
 
 def shipped_folder(kind: str) -> Path:
-    """The folder of shipped spaces, studies, schemas or pages: the package's, or the checkout's."""
+    """The folder of shipped files of a kind: the package's, or the source checkout's."""
     installed = _INSTALLED / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 
