@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tuner.insight.inert import find_inert
+from tuner.args import ServerArgs
+from tuner.insight.inert import find_inert, without_inert
 from tuner.store.record import ArgsRecord, TrialRecord
 
 Make = Callable[..., Any]
@@ -47,3 +48,12 @@ def test_one_pair_that_differs_is_enough() -> None:
 
 def test_pairs_that_differ_in_two_say_nothing() -> None:
     assert find_inert([trial(1, 100, "Ring", 3), trial(2, 100, "Tree", 4)]) == []
+
+
+def test_what_is_inert_is_left_out_on_the_evidence_of_several_pairs() -> None:
+    trials = [trial(n, 100, algo) for n, algo in enumerate(("Ring", "Tree", "CollNet"))]
+    args = ServerArgs({"num-steps": 3}, {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL"})
+    left, notes = without_inert(args, find_inert(trials))
+    assert left == ServerArgs({"num-steps": 3}, {"NCCL_PROTO": "LL"})
+    assert notes[0].startswith("left out NCCL_ALGO=Tree: nccl_algo is inert here: 3 pairs")
+    assert without_inert(args, find_inert(trials[:2])) == (args, [])

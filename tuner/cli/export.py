@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.cli.diff import Diff, find_diff, running_args
@@ -22,6 +22,8 @@ from tuner.export.subject import (
     choose,
     choose_schedule,
 )
+from tuner.insight.evidence import speed_noise
+from tuner.insight.inert import find_inert, without_inert
 from tuner.store.place import StudyPlace
 from tuner.store.stored import StoredStudy, find_study, read_study, study_file_of
 
@@ -61,14 +63,18 @@ class Source:
     engine: Engine
 
     def choose(self, trial: int | None, allow: Iterable[str]) -> Subject:
-        """The server to be exported; raises ExportRefused."""
-        return choose(
+        """The server to be exported, without inert variables; raises ExportRefused."""
+        subject = choose(
             self.stored.trials,
             self.stored.recommendation,
             provenance_of(self.stored, self.engine.kind),
             number=trial,
             allow=frozenset(allow),
         )
+        inert = find_inert(self.stored.trials, speed_noise(self.stored))
+        args, notes = without_inert(subject.args, inert)
+        narrate(*(f"note: {note}" for note in notes))
+        return replace(subject, args=args)
 
     def choose_schedule(self, allow: Iterable[str]) -> Subject:
         """The table of depths by load; raises ExportRefused."""

@@ -100,7 +100,8 @@ def flags_lever(study: StoredStudy, trial: TrialRecord) -> Lever | None:
     if trial.vs_baseline is None:
         return None
     ratio, half = trial.vs_baseline, (trial.half_width or 0.0) / (trial.value or math.inf)
-    return Lever("all flags", change, ratio, ratio * (1 - half), ratio * (1 + half), "measured")
+    low, high = ratio * math.exp(-half), ratio * math.exp(half)
+    return Lever("all flags", change, ratio, low, high, "measured")
 
 
 def load_lever(crossover: Crossover | None, load: str) -> list[Lever]:

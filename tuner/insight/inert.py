@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner import units
+from tuner.args import ServerArgs
 from tuner.store.record import TrialRecord
 
 LEAST_NOISE = 0.015
+
+SEVERAL = 2
+"""Pairs of trials that make a finding good enough to act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +79,22 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
     missing = object()
     names = sorted({**one, **other})
     return [n for n in names if one.get(n, missing) != other.get(n, missing)]
+
+
+def without_inert(args: ServerArgs, found: Sequence[Inert]) -> tuple[ServerArgs, list[str]]:
+    """The server without inert variables, and a sentence for each that was left out.
+
+    Only environment variables, and only on the evidence of several pairs: a flag is part of what
+    the running server reports, one pair may be an accident.
+    """
+    dropped = {
+        name: each
+        for each in found
+        for name in each.settings
+        if each.pairs >= SEVERAL and args.env.get(name) is not None
+    }
+    env = {name: value for name, value in args.env.items() if name not in dropped}
+    notes = [
+        f"left out {name}={args.env[name]}: {each.sentence}." for name, each in dropped.items()
+    ]
+    return ServerArgs(args.flags, env), notes
