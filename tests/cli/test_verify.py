@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,13 +170,27 @@ def test_a_changed_file_is_refused_before_anything_is_launched(
 
 
 def test_a_server_that_does_not_start_is_the_engines_fault(
+    bundle: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *--port*) exit 1 ;; esac\nexec {sys.executable} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PROGRAM", str(program))
+    failed = tuner("verify", str(bundle()))
+    assert failed.exit_code == 3
+    assert "bundle: must start and answer, got launch_crash" in failed.stderr
+    assert "logs are in" in failed.stderr
+
+
+def test_an_engine_that_is_not_there_is_named(
     bundle: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROGRAM", "/nowhere/python")
     failed = tuner("verify", str(bundle()))
     assert failed.exit_code == 3
-    assert "bundle: must start and answer, got launch_crash" in failed.stderr
-    assert "logs are in" in failed.stderr
+    assert "/nowhere/python" in failed.stderr
 
 
 def test_a_bundle_without_evidence_says_what_is_missing(bundle: Callable[..., Path]) -> None:

@@ -6,6 +6,7 @@ Here because it needs both sides of layer 5: `export` reads the bundle, `search`
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,7 +109,9 @@ def host_differences(bundle: OpenBundle) -> list[Difference]:
         EngineError: the engine's program cannot be run here.
     """
     section = bundle.section
-    facts = inspect_engine(bundle.engine, section)
+    if program := os.environ.get("PROGRAM"):  # what launch.sh takes instead, too
+        section = section.model_copy(update={"executable": program})
+    facts = inspect_engine(get_engine(section), section)
     subject = fingerprint.Subject(
         engine=f"{bundle.engine.kind} {facts.version or 'of unknown version'}",
         model=section.model,
