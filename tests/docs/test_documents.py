@@ -16,6 +16,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from tuner import api
 from tuner.cli.app import build_app
 from tuner.config.loader import load_space, load_study
 from tuner.config.schema import study_schema
@@ -215,3 +216,12 @@ def test_json_keys_of_check_are_documented() -> None:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| `tuner check`"))
     assert [key for key in json.loads(found.stdout) if f"`{key}" not in row] == []
+
+
+@pytest.mark.parametrize("text", blocks("python"))
+def test_a_python_block_names_what_exists(text: str) -> None:
+    compile(text, "page", "exec")
+    for name in re.findall(r"\bapi\.(\w+)", text):
+        assert name in api.__all__
+    for name in re.findall(r"\bdone\.(\w+)", text):
+        assert hasattr(api.Results, name)
