@@ -6,7 +6,6 @@ import pytest
 
 from tuner.config.environment import NCCL_NAMES
 from tuner.engines.nccl import VARIABLES, check_value
-from tuner.engines.nccl_effects import overwritten, parse_environ
 
 
 @pytest.mark.parametrize(
@@ -49,13 +48,3 @@ def test_other_values_are_refused_with_what_is_accepted(name: str, value: str, s
 def test_every_typed_variable_is_documented() -> None:
     undocumented = set(VARIABLES) - NCCL_NAMES
     assert undocumented <= {"NCCL_SHM_LEVEL", "NCCL_LL128_THRESHOLD"}
-
-
-def test_a_workers_environment_is_compared_with_what_was_asked() -> None:
-    worker = parse_environ("NCCL_NVLS_ENABLE=0\0PATH=/bin:/usr=x\0NCCL_CUMEM_ENABLE=0\0broken\0")
-    assert worker["PATH"] == "/bin:/usr=x"
-    asked = {"NCCL_NVLS_ENABLE": "1", "NCCL_ALGO": "Ring", "NCCL_CUMEM_ENABLE": None, "X": None}
-    assert overwritten(asked, worker) == {
-        "NCCL_NVLS_ENABLE": "0", "NCCL_ALGO": "", "NCCL_CUMEM_ENABLE": "0",
-    }  # fmt: skip
-    assert overwritten({"NCCL_CUMEM_ENABLE": "0"}, worker) == {}

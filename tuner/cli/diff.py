@@ -156,7 +156,10 @@ def _from_json(text: str, body: str, config: EngineBase, new: ServerArgs) -> Ser
     try:
         data = json.loads(body)
     except ValueError as error:
-        raise UsageError(f"--diff: must be JSON, got {text!r}: {error}.") from error
+        raise UsageError(
+            f"--diff: must be JSON, got {text!r}: {error}.",
+            "Quote the whole object for the shell, or give a command line or a file.",
+        ) from error
     if "num_speculative_tokens" in data or "method" in data:
         draft = {"model": config.draft_model} if config.draft_model else {}
         return _canonical(config, {**new.flags, SPECULATIVE: {**draft, **data}}, dict(new.env))

@@ -57,7 +57,9 @@ def split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"--on-trial: must be a command, got: {error}.") from error
+        raise UsageError(
+            f"--on-trial: must be a command, got: {error}.", "Close the quotes in it."
+        ) from error
     if not words:
         raise UsageError("--on-trial: must be a command, got nothing.", "Name a program.")
     return words

@@ -61,7 +61,9 @@ def write_starter(wish: Wish, around: Surroundings | None = None) -> list[Path]:
         for name, text in files.items():
             (wish.folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"{wish.folder}: must be writable, got: {error.strerror}.") from error
+        raise StoreError(
+            f"{wish.folder}: must be writable, got: {error.strerror}.", "Choose another folder."
+        ) from error
     return [wish.folder / name for name in files]
 
 

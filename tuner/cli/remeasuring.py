@@ -95,7 +95,9 @@ def open_bundle(folder: Path) -> OpenBundle:
     try:
         section = parse_engine(evidence.section)
     except ValueError as error:
-        raise StoreError(f"{folder}: must name its engine, got: {error}.") from error
+        raise StoreError(
+            f"{folder}: must name its engine, got: {error}.", "Export it again."
+        ) from error
     engine = get_engine(section)
     return OpenBundle(
         folder.absolute(), manifest, check_files(files, engine), evidence, engine, section

@@ -142,7 +142,10 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path}: must be a JSON file, got {error}", "Download the checkpoint again."
         ) from error
     if not isinstance(data, dict):
-        raise UsageError(f"{path}: must hold a JSON object, got {type(data).__name__}.")
+        raise UsageError(
+            f"{path}: must hold a JSON object, got {type(data).__name__}.",
+            "Download the checkpoint again.",
+        )
     return data
 
 

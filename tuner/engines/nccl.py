@@ -1,6 +1,6 @@
-"""Owns the values NCCL's environment variables take, and which must not be set while measuring.
+"""Owns the values NCCL's environment variables take.
 
-Names are `config.environment`'s; whether a value took effect is `nccl_effects`'s. LL128 and lists
+Names are `config.environment`'s; whether a server has them is `server.environments`'. LL128, lists
 of protocols are never offered by a shipped space: a forced protocol bypasses NCCL's own check
 that the hardware orders 128-byte stores (NCCL issue 1081).
 """

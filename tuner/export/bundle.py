@@ -138,7 +138,9 @@ def write_bundle(files: Mapping[str, str], folder: Path) -> list[Path]:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
-        raise StoreError(f"{folder}: must be writable, got: {error.strerror}.") from error
+        raise StoreError(
+            f"{folder}: must be writable, got: {error.strerror}.", "Choose another --out."
+        ) from error
     return [folder / name for name in files]
 
 

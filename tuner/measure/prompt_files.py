@@ -54,7 +54,10 @@ def _json_lines(path: Path, text: str) -> list[Prompt]:
         try:
             entry = json.loads(line)
         except ValueError as error:
-            raise UsageError(f"{where}: must be one JSON object, got {error}.") from None
+            raise UsageError(
+                f"{where}: must be one JSON object, got {error}.",
+                "Write one object per line, or name a file of plain lines .txt.",
+            ) from None
         prompts.append(_entry(where, entry, f"{path.stem}-{number}"))
     return prompts
 
@@ -63,7 +66,10 @@ def _sharegpt(path: Path, text: str) -> list[Prompt]:
     try:
         entries = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{path}: must be a JSON array (ShareGPT), got {error}.") from None
+        raise UsageError(
+            f"{path}: must be a JSON array (ShareGPT), got {error}.",
+            "Name a file with one object per line .jsonl.",
+        ) from None
     return [
         _entry(f"{path}: item {number}", entry, f"{path.stem}-{number}")
         for number, entry in enumerate(entries, 1)

@@ -7,13 +7,13 @@ preparation in `session`, the confirmation in `confirm`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
-from tuner.search.confirm import confirm, plan_campaign, select_finalists
+from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
 from tuner.search.model_lookups import baseline_texts
 from tuner.search.model_sampler import ModelSuggester
@@ -270,19 +270,26 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
 # ---- the end ---------------------------------------------------------------------------------
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
-    config = session.loaded.config
-    finalists = select_finalists(
-        session.bench, session.history, config.confirm.finalists, beliefs_of(session)
-    )
-    campaign = plan_campaign(
+    campaign = campaign_for(session, finalists_of(session))
+    return confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
+
+
+def finalists_of(session: Session) -> list[TrialRecord]:
+    """The search's best servers, as it and `tuner confirm` choose them."""
+    count = session.loaded.config.confirm.finalists
+    return select_finalists(session.bench, session.history, count, beliefs_of(session))
+
+
+def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign:
+    """The confirmation of these servers, the baseline first."""
+    return plan_campaign(
         session.bench,
         session.opened,
-        config.confirm,
+        session.loaded.config.confirm,
         session.history,
         session.candidates,
         finalists,
     )
-    return confirm(campaign, config.fidelity, why_nothing(session, stop))
 
 
 def beliefs_of(session: Session) -> dict[str, float]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tuner.config.loader import LoadedStudy
 from tuner.errors import UsageError
 from tuner.events import Observer, ignore
-from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
-from tuner.search.loop import RunResult, announce, finish
+from tuner.search.confirm import Campaign, confirm
+from tuner.search.loop import RunResult, announce, campaign_for, finalists_of, finish
 from tuner.search.session import Session, open_session
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.record import TrialRecord
@@ -37,23 +37,13 @@ def confirm_study(
 
 def campaign_of(session: Session, trials: Sequence[int]) -> Campaign:
     """The servers to be confirmed, the baseline first."""
-    config = session.loaded.config
     if not session.history.baselines:
         raise UsageError(
             f"study {session.opened.name}: must have a measured baseline, got none.",
             "Run the study first.",
         )
-    count = config.confirm.finalists
     chosen = [chosen_trial(session, number) for number in trials if number != 0]
-    finalists = chosen or select_finalists(session.bench, session.history, count)
-    return plan_campaign(
-        session.bench,
-        session.opened,
-        config.confirm,
-        session.history,
-        session.candidates,
-        finalists,
-    )
+    return campaign_for(session, chosen or finalists_of(session))
 
 
 def chosen_trial(session: Session, number: int) -> TrialRecord:

@@ -223,7 +223,10 @@ def table_of(ladder: Ladder, choices: Mapping[LoadPoint, Choice], folder: str) -
     broken = [] if table is None else bench.engine.violations(table.args, bench.facts)
     if table is None or broken:
         why = broken[0].message if broken else "it has no table for this server"
-        raise UsageError(f"schedule: the engine must take the table, got: {why}.")
+        raise UsageError(
+            f"schedule: the engine must take the table, got: {why}.",
+            "Export the single server, or correct what the engine refuses.",
+        )
     if folder:
         for name, text in table.files.items():
             write_text(ladder.session.opened.results.base / "schedule" / name, text)

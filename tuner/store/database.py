@@ -228,7 +228,10 @@ class Store:
             StoreError: opened for reading, disk full, locked for too long, unreachable.
         """
         if not self.writable:
-            raise StoreError(f"{self.where}: must be opened for writing, got a reading store.")
+            raise StoreError(
+                f"{self.where}: must be opened for writing, got a reading store.",
+                "Change a study with `tuner run` or `tuner confirm`.",
+            )
 
         def attempt() -> None:
             with Session(self.engine) as session, session.begin():

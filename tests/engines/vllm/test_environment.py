@@ -9,7 +9,7 @@ import pytest
 from tuner.args import ServerArgs
 from tuner.engines.base import EngineFacts
 from tuner.engines.vllm.case import Case
-from tuner.engines.vllm.environment import collective_drifts, env_text, environment_drifts
+from tuner.engines.vllm.environment import collective_drifts, env_text
 from tuner.engines.vllm.rules import broken_rules
 
 TWO = {"tensor-parallel-size": 2}
@@ -45,11 +45,3 @@ def test_what_reduces_before_nccl_is_said(
     found = list(collective_drifts(ServerArgs(TWO, env), {"all-reduce-backends": backends}))
     assert len(found) == count
     assert all("CUSTOM reduces small messages before NCCL" in drift.message for drift in found)
-
-
-def test_a_workers_own_environment_is_compared() -> None:
-    args = ServerArgs(TWO, {"NCCL_PROTO": "LL", "NCCL_ALGO": None, "NCCL_BUFFSIZE": "4194304"})
-    found = environment_drifts(args, "NCCL_PROTO=LL\0NCCL_ALGO=Ring\0PATH=/bin\0")
-    assert [(d.name, d.requested, d.effective) for d in found] == [
-        ("NCCL_ALGO", "unset", "Ring"), ("NCCL_BUFFSIZE", "4194304", "unset"),
-    ]  # fmt: skip

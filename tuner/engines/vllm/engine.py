@@ -29,7 +29,7 @@ from tuner.engines.vllm.discovery import (
     read_resolutions,
     resolve_argv,
 )
-from tuner.engines.vllm.environment import collective_drifts, env_text, environment_drifts
+from tuner.engines.vllm.environment import collective_drifts, env_text
 from tuner.engines.vllm.failures import classify
 from tuner.engines.vllm.program import find_program
 from tuner.engines.vllm.rules import broken_rules
@@ -211,10 +211,6 @@ class VllmEngine:
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
         return [*drifts(args, effective), *collective_drifts(args, effective)]
-
-    def overwritten(self, args: ServerArgs, worker_environ: str) -> list[Drift]:
-        """Variables that a worker does not have as asked, from its /proc/PID/environ."""
-        return environment_drifts(args, worker_environ)
 
     def snapshot_paths(self) -> tuple[str, ...]:
         """The Prometheus page."""

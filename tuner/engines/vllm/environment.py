@@ -11,7 +11,6 @@ from tuner.args import UNSET, ServerArgs
 from tuner.config.environment import is_nccl
 from tuner.engines.base import Drift
 from tuner.engines.nccl import check_value
-from tuner.engines.nccl_effects import overwritten, parse_environ
 from tuner.engines.vllm.case import Case, Rule
 
 _USES_NCCL = frozenset({"NCCL_SYMM_MEM", "PYNCCL"})
@@ -48,16 +47,6 @@ def collective_drifts(args: ServerArgs, effective: Mapping[str, Any]) -> Iterato
         "nothing; disable-custom-all-reduce makes NCCL take them"
     )
     yield Drift("all-reduce-backends", "NCCL", ", ".join(map(str, backends)), False, text)
-
-
-def environment_drifts(args: ServerArgs, worker_environ: str) -> list[Drift]:
-    """Variables that a worker does not have as asked, from its /proc/PID/environ."""
-    found = overwritten(args.env, parse_environ(worker_environ))
-    return [
-        Drift(name, args.env[name] or UNSET, value or UNSET, False,
-              f"{name} was asked to be {args.env[name] or UNSET}; a worker has {value or UNSET}")
-        for name, value in sorted(found.items())
-    ]  # fmt: skip
 
 
 def _nccl_names(env: Mapping[str, str | None]) -> list[str]:
