@@ -110,3 +110,23 @@ def test_a_real_study_ends_with_what_to_do_next(
     assert ending_lines(StoredStudy("kimi", trials, recommendation))[-1] == (
         "Next: tuner export kimi"
     )
+
+
+def test_a_study_without_a_feasible_server_says_so_everywhere(study: str) -> None:
+    path = Path(study)
+    objective = 'objective: {maximize: output_tokens_per_s, constraints: ["ttft_p95_ms <= 0.001"]}'
+    path.write_text(STUDY.replace("objective: {maximize: output_tokens_per_s}", objective))
+    found = tuner("run", study, "--json")
+    assert found.exit_code == 1
+    assert found.stderr.splitlines()[-2:] == [
+        "no server satisfies the outcome constraints, the baseline included",
+        "  Relax objective.constraints, or lower the load.",
+    ]
+    document = json.loads(found.stdout)
+    assert [trial["state"] for trial in document["trials"]] == ["baseline", "complete"]
+    assert document["recommendation"]["constraints_met"] is False
+    shown = tuner("show", study).stdout
+    assert "Nothing is recommended: not even the baseline satisfies the constraints." in shown
+    exported = tuner("export", study, "--out", "bundle", "--allow", "simulated")
+    assert exported.exit_code == 2
+    assert "must have a server that satisfies its constraints, got none." in exported.stderr

@@ -40,10 +40,11 @@ def run(
     Example: tuner run studies/quickstart.yaml
     """
     from tuner.cli.output import say, say_json
-    from tuner.cli.running import ending_lines, run_shown
+    from tuner.cli.running import documented, ending_lines, run_shown
     from tuner.cli.show import study_document
 
-    done = run_shown(study, new=new, verbose=verbose, on_trial=on_trial)
+    with documented(study, as_json):
+        done = run_shown(study, new=new, verbose=verbose, on_trial=on_trial)
     if as_json:
         say_json(study_document(done))
     else:
@@ -72,13 +73,14 @@ def confirm(
     Example: tuner confirm quickstart 5 17
     """
     from tuner.cli.output import say, say_json
-    from tuner.cli.running import confirm_shown, ending_lines, schedule_shown
+    from tuner.cli.running import confirm_shown, documented, ending_lines, schedule_shown
     from tuner.cli.show import study_document
 
-    if schedule:
-        done = schedule_shown(study, tuple(trials or ()), verbose=verbose)
-    else:
-        done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
+    with documented(study, as_json):
+        if schedule:
+            done = schedule_shown(study, tuple(trials or ()), verbose=verbose)
+        else:
+            done = confirm_shown(study, tuple(trials or ()), verbose=verbose)
     if as_json:
         say_json(study_document(done))
     else:

@@ -7,10 +7,12 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from tuner.cli.hook import TrialHook
+from tuner.cli.output import say_json
 from tuner.cli.sentences import recommendation_lines
+from tuner.cli.show import study_document
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
-from tuner.errors import Interrupted, StoreError, UsageError
+from tuner.errors import Interrupted, NoFeasibleServer, StoreError, UsageError
 from tuner.events import Notice, Observer
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
@@ -79,6 +81,17 @@ def ending_lines(done: StoredStudy) -> list[str]:
     """What a run prints at its end."""
     lines = recommendation_lines(done.recommendation)
     return lines if done.is_simulated else [*lines, f"Next: tuner export {done.name}"]
+
+
+@contextlib.contextmanager
+def documented(study: str, as_json: bool) -> Iterator[None]:
+    """A study that ends without a feasible server (exit code 1) prints its document too."""
+    try:
+        yield
+    except NoFeasibleServer:
+        if as_json:
+            say_json(study_document(read_study(study)))
+        raise
 
 
 def _shown(

@@ -54,6 +54,8 @@ def finalist_line(finalist: FinalistRecord) -> str:
 
 
 def _verdict(recommendation: RecommendationRecord) -> str:
+    if not recommendation.constraints_met:
+        return "Nothing is recommended: not even the baseline satisfies the constraints."
     label = "Recommended (simulated)" if recommendation.is_simulated else "Recommended"
     if recommendation.verdict == "keep_baseline":
         beaten = any(finalist.low > 1.0 for finalist in recommendation.finalists)

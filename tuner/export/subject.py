@@ -216,6 +216,11 @@ def _wanted(recommendation: RecommendationRecord | None, study: str) -> int:
             f"study {study}: must have a confirmed recommendation, got none.",
             f"Run `tuner confirm {study}`, or name a trial with --trial N --unconfirmed.",
         )
+    if not recommendation.constraints_met:
+        raise ExportRefused(
+            f"study {study}: must have a server that satisfies its constraints, got none.",
+            "Relax objective.constraints, or name a trial with --trial N --unconfirmed.",
+        )
     return _recommended(recommendation)
 
 

@@ -86,8 +86,7 @@ def conclude(session: Session, *, wait: bool) -> RunResult | None:
                 return None
             if await_others(session, lambda: reason_to_stop(session) is None):
                 continue
-            recommendation = confirm_search(session, stop)
-            session.opened.keep_recommendation(recommendation)
+            recommendation = keep_verdict(session, confirm_search(session, stop))
         return finish(session, recommendation, stop.why)
 
 
@@ -311,12 +310,20 @@ def why_nothing(session: Session, stop: Stop) -> list[str]:
     return [*reasons, stop.hint] if stop.hint else reasons
 
 
+def keep_verdict(session: Session, recommendation: RecommendationRecord) -> RecommendationRecord:
+    """Store the verdict; "keep the baseline" says whether the baseline may be kept at all."""
+    if recommendation.verdict == "keep_baseline" and not baseline_is_feasible(session):
+        recommendation = recommendation.model_copy(update={"constraints_met": False})
+    session.opened.keep_recommendation(recommendation)
+    return recommendation
+
+
 def finish(session: Session, recommendation: RecommendationRecord, why: str) -> RunResult:
     """Emit the end of the run; raises NoFeasibleServer when not even the baseline may be kept."""
     history = session.history
     wall = time.monotonic() - session.started
     session.bench.observer(RunFinished(why, history.launches, wall))
-    if recommendation.verdict == "keep_baseline" and not baseline_is_feasible(session):
+    if not recommendation.constraints_met:
         raise NoFeasibleServer(
             "no server satisfies the outcome constraints, the baseline included",
             "Relax objective.constraints, or lower the load.",

@@ -8,7 +8,7 @@ from tuner.config.loader import LoadedStudy
 from tuner.errors import UsageError
 from tuner.events import Observer, ignore
 from tuner.search.confirm import Campaign, confirm
-from tuner.search.loop import RunResult, announce, campaign_for, finalists_of, finish
+from tuner.search.loop import RunResult, announce, campaign_for, finalists_of, finish, keep_verdict
 from tuner.search.session import Session, open_session
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.record import TrialRecord
@@ -30,8 +30,8 @@ def confirm_study(
     """
     with raise_on_signals(), open_session(loaded, observer, new=False) as session:
         announce(session)
-        recommendation = confirm(campaign_of(session, trials), loaded.config.fidelity)
-        session.opened.keep_recommendation(recommendation)
+        found = confirm(campaign_of(session, trials), loaded.config.fidelity)
+        recommendation = keep_verdict(session, found)
         return finish(session, recommendation, "the confirmation is done")
 
 
