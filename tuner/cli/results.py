@@ -80,11 +80,12 @@ def dashboard(
     Example: tuner dashboard quickstart
     """
     from tuner.cli.output import narrate, say, say_json
+    from tuner.store.artifacts import files_of
     from tuner.store.dashboard import dashboard as open_dashboard
     from tuner.store.stored import find_study, newest_name
 
     place, _ = find_study(study)
-    opened = open_dashboard(place.url, newest_name(place), port)
+    opened = open_dashboard(place.url, newest_name(place), port, files_of(place))
     with opened as found, contextlib.suppress(KeyboardInterrupt):
         if as_json:
             say_json({"url": found.url})

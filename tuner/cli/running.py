@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tuner.cli.hook import TrialHook
 from tuner.cli.output import say_json
@@ -17,7 +18,7 @@ from tuner.events import Notice, Observer
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.search.schedule import schedule_study
-from tuner.store.place import place_of
+from tuner.store.place import StudyPlace, place_of
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
@@ -111,19 +112,20 @@ def _shown(
             view.recall(_earlier(study))
         action(loaded, view)
     done = read_study(study)
-    fill_dashboard(done, place_of(loaded.config.name, loaded.config.storage).url)
+    fill_dashboard(done, place_of(loaded.config.name, loaded.config.storage))
     return done
 
 
-def fill_dashboard(done: StoredStudy, url: str) -> None:
-    """Notes and charts for the dashboard; a database that cannot take them loses nothing else."""
+def fill_dashboard(done: StoredStudy, place: StudyPlace) -> None:
+    """Notes, charts and files for the dashboard; a database that is locked goes without."""
     from tuner.insight.dashboard import dashboard_content
     from tuner.insight.leverage import explain
+    from tuner.store.artifacts import files_of
     from tuner.store.dashboard_content import save_content
 
     content = dashboard_content(done, explain(done), recommendation_lines(done.recommendation))
     with contextlib.suppress(StoreError):
-        save_content(url, done.name, content)
+        save_content(place.url, done.name, replace(content, files=files_of(place)))
 
 
 def _earlier(study: str) -> list[TrialRecord]:

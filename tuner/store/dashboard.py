@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from tuner.errors import HostError
+from tuner.store.artifacts import ResultFiles
 from tuner.store.database import open_store
 
 if TYPE_CHECKING:
@@ -41,13 +42,16 @@ class Dashboard:
 
 
 @contextlib.contextmanager
-def dashboard(url: str, study: str, port: int | None = None) -> Iterator[Dashboard]:
+def dashboard(
+    url: str, study: str, port: int | None = None, files: ResultFiles | None = None
+) -> Iterator[Dashboard]:
     """A dashboard of one database, listening at the page of a study.
 
     Args:
         url: storage URL.
         study: name of the study whose page is shown.
         port: where to listen; None: 8080, or any free port when that is taken.
+        files: the study's raw files, offered as artifacts.
 
     Raises:
         StoreError: the database cannot be read; it is never created.
@@ -57,7 +61,7 @@ def dashboard(url: str, study: str, port: int | None = None) -> Iterator[Dashboa
 
     with open_store(url, create=False) as store:
         number = store.optuna_storage.get_study_id_from_name(study)
-        server = _listen(wsgi(store.optuna_storage), port)
+        server = _listen(wsgi(store.optuna_storage, files), port)
         try:
             yield Dashboard(server, f"/dashboard/studies/{number}")
         finally:

@@ -13,16 +13,22 @@ from typing import Any
 import optuna
 from optuna_dashboard import get_note, save_note, save_plotly_graph_object
 
+from tuner.store.artifacts import ResultFiles
 from tuner.store.database import open_store
+
+STUDY_PREFIX = "artifacts:"
+TRIAL_PREFIX = "dashboard:artifacts:"
+"""Keys under which optuna-dashboard (0.21) looks for artifacts among a study's attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardContent:
-    """The study's note, a note per trial number, and Plotly documents by identifier."""
+    """The study's note, a note per trial number, Plotly documents by identifier, raw files."""
 
     note: str = ""
     trial_notes: Mapping[int, str] = field(default_factory=dict)
     charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: ResultFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,30 @@ def save_content(url: str, study: str, content: DashboardContent) -> None:
                 _note(trial, content.trial_notes[frozen.number])
         for name, document in content.charts.items():
             save_plotly_graph_object(found, _Chart(document), graph_object_id=name)
+        if content.files is not None:
+            _offer(found, content.files)
 
 
 def _note(owner: optuna.Study | optuna.trial.Trial, body: str) -> None:
     if body and get_note(owner) != body:
         save_note(owner, body)
+
+
+def _offer(study: optuna.Study, files: ResultFiles) -> None:
+    """Name the files; attributes of the study, because finished trials take none."""
+    storage, study_id = study._storage, study._study_id
+    trial_ids = {trial.number: trial._trial_id for trial in study.get_trials(deepcopy=False)}
+    known = storage.get_study_system_attrs(study_id)
+    for identifier, offered in files.offered().items():
+        prefix = STUDY_PREFIX
+        if offered.trial is not None:
+            prefix = f"{TRIAL_PREFIX}{trial_ids.get(offered.trial, -1)}:"
+        meta = {
+            "artifact_id": identifier,
+            "filename": offered.path.name,
+            "mimetype": offered.mimetype,
+            "encoding": None,
+        }
+        text = json.dumps(meta)
+        if known.get(prefix + identifier) != text:
+            storage.set_study_system_attr(study_id, prefix + identifier, text)
