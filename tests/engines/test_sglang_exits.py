@@ -140,3 +140,14 @@ def test_the_cause_keeps_the_exception_that_has_a_message() -> None:
     assert cause_of(text) == "ValueError: the reason"
     assert cause_of("[2026-01-01 00:00:00 TP0] RuntimeError: late") == "RuntimeError: late"
     assert cause_of("requests.exceptions.ConnectionError: refused") == ""
+
+
+def test_an_interpreter_without_sglang_says_what_to_set() -> None:
+    log = (
+        "/usr/bin/python3: Error while finding module specification for "
+        "'sglang.launch_server' (ModuleNotFoundError: No module named 'sglang')\n"
+    )
+    found = classify(1, log)
+    assert found.kind is Kind.LAUNCH_CRASH
+    assert "No module named 'sglang'" in found.reason
+    assert found.hint == "Set engine.executable to the Python interpreter that has SGLang."

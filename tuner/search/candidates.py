@@ -169,6 +169,14 @@ def _preflight(
         return {}, [f"the engine's own resolver was not asked: {error.message}"]
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return {}, [f"the engine's own resolver was not asked: it failed with {last}"]
+        return {}, [
+            f"the engine's own resolver was not asked: it failed with {last}{_where(last)}"
+        ]
     resolved = engine.parse_preflight(done.stdout, servers)
     return {args.digest: each for args, each in zip(servers, resolved, strict=True)}, []
+
+
+def _where(last: str) -> str:
+    """What to do when an interpreter lacks the engine."""
+    missing = "No module named" in last
+    return "; set engine.executable to the interpreter that has the engine" if missing else ""

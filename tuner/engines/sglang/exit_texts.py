@@ -43,6 +43,8 @@ COMBINATION = _row(
 )
 
 PATTERNS: tuple[Pattern, ...] = (
+    _row(r"No module named 'sglang\b",
+         Kind.LAUNCH_CRASH, "Set engine.executable to the Python interpreter that has SGLang."),
     _row(r"unrecognized arguments?:|ambiguous option:|error: argument |invalid choice:|"
          r"expected (one|at least one) argument|the following arguments are required",
          Kind.REJECTED_FLAG, _UNKNOWN),
