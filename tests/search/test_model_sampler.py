@@ -156,6 +156,27 @@ def test_running_servers_count_as_tried() -> None:
     assert proposal.index in remaining
 
 
+def test_servers_that_break_a_constraint_are_no_incumbents() -> None:
+    ground = make_ground(60)
+    records = [
+        record(i, params, constraints={"ttft": float(params["topk"]) - 1.5})
+        for i, (params, _) in enumerate(ground.survey.servers[::5])
+    ]
+    belief = make_model_suggester(ground).believe(records)
+    kept = [gain(r.params) for r in records if r.params["topk"] == 1]
+    assert belief.best < max(0.0, *kept) + 0.05
+    chains = [i for i, (p, _) in enumerate(ground.survey.servers) if p["topk"] == 1]
+    trees = [i for i, (p, _) in enumerate(ground.survey.servers) if p["topk"] == 8]
+    assert belief.works[chains].mean() > belief.works[trees].mean() + 0.2
+
+
+def test_a_random_search_is_expected_to_find_less_than_the_best() -> None:
+    records, suggester = play(make_ground(), 15)
+    best = max(gain(r.params) for r in records)
+    found = suggester.random_search(records)
+    assert 1.0 <= found < math.exp(best) + 0.02
+
+
 def test_what_was_not_measured_has_no_gain() -> None:
     params = {"steps": 1, "topk": 1, "algo": "Ring"}
     assert gain_of(record(1, params, state="failed", vs_baseline=None)) is None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tuner import units
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
@@ -270,7 +271,8 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
     campaign = campaign_for(session, finalists_of(session))
-    return confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
+    found = confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
+    return found.model_copy(update={"reasons": [*found.reasons, *random_line(session)]})
 
 
 def finalists_of(session: Session) -> list[TrialRecord]:
@@ -289,6 +291,18 @@ def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign
         session.candidates,
         finalists,
     )
+
+
+def random_line(session: Session) -> list[str]:
+    """What as many launches at random would have found, where the model can tell."""
+    suggester, history = make_suggester(session.ground), session.history
+    if not isinstance(suggester, ModelSuggester) or not history.ranked():
+        return []
+    ratio = units.ratio(suggester.random_search(history.records))
+    return [
+        f"As many launches at random would have found about {ratio} baseline "
+        "(from the model, not measured)."
+    ]
 
 
 def beliefs_of(session: Session) -> dict[str, float]:

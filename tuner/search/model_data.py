@@ -112,3 +112,12 @@ def failed_servers(records: Sequence[TrialRecord], servers: Mapping[str, int]) -
         for record in records
         if record.digest in servers and record.state == "failed" and is_config_fault(record)
     ]
+
+
+def broken_servers(records: Sequence[TrialRecord], servers: Mapping[str, int]) -> list[int]:
+    """Rows of measured servers that broke an outcome constraint."""
+    return [
+        servers[record.digest]
+        for record in records
+        if record.digest in servers and any(value > 0 for value in record.constraints.values())
+    ]

@@ -4,7 +4,6 @@ expected second, and the moment when no server is worth a launch any more."""
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,14 +14,19 @@ from tuner.model.drafting import Played
 from tuner.model.gaussian import Array, expected_excess
 from tuner.model.observation import BASELINE, Designs
 from tuner.model.speculation import SpeculationModel
-from tuner.search.model_data import failed_servers, gain_of, observations_of
+from tuner.search.model_chances import (
+    allowed_chances,
+    expected_seconds,
+    launch_noise,
+    working_chances,
+)
+from tuner.search.model_data import broken_servers, failed_servers, gain_of, observations_of
 from tuner.search.model_lookups import play_lookups
 from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
 from tuner.store.record import TrialRecord
 
-NOISE = 0.03
-"""Launch noise in log units that is assumed until the baseline was launched again."""
+RANDOM_DRAWS = 200
 
 SLACK = 0.01
 """A gain below this is not worth a launch, whatever the noise."""
@@ -110,12 +114,13 @@ class ModelSuggester:
         launched = sorted({each.server for each in launches if each.server != BASELINE})
         means, sds = prediction.means, prediction.sds.copy()
         sds[list(running)] *= 0.3
-        tried = [*launched, *running]
-        failed = failed_servers(records, self._servers)
+        broken = broken_servers(records, self._servers)
+        tried = [server for server in [*launched, *running] if server not in broken]
+        works = working_chances(self._designs, launched, failed_servers(records, self._servers))
         return Belief(
             means=means,
             sds=sds,
-            works=working_chances(self._designs, launched, failed),
+            works=works * allowed_chances(self._designs.rows, tried, broken),
             seconds=expected_seconds(records, means),
             best=max(0.0, float(np.max(means[tried]))) if tried else 0.0,
             noise=noise,
@@ -137,6 +142,17 @@ class ModelSuggester:
         known = self.beliefs(records)
         better = [digest for digest, gain in known.items() if gain > 0.0]
         return sorted(better, key=lambda digest: -known[digest])
+
+    def random_search(self, records: Sequence[TrialRecord]) -> float:
+        """The ratio to the baseline that as many launches at random are expected to find, by
+        what is believed of every server now."""
+        belief = self.believe(records)
+        launches = sum(r.digest in self._servers and r.state != "reused" for r in records)
+        gains = np.where(belief.works > 0.5, belief.means, -np.inf)
+        draw = np.random.default_rng(self.ground.config.seed)
+        most = min(launches, len(gains))
+        found = [max(0.0, *draw.choice(gains, most, replace=False)) for _ in range(RANDOM_DRAWS)]
+        return math.exp(float(np.mean(found)))
 
     def _is_exhaustive(self) -> bool:
         return len(self.ground.survey.servers) + 1 <= self.ground.launches
@@ -186,50 +202,3 @@ class ModelSuggester:
 def make_model_suggester(ground: Ground) -> ModelSuggester:
     """The suggester behind `search.sampler: model`."""
     return ModelSuggester(ground)
-
-
-def launch_noise(records: Sequence[TrialRecord]) -> float:
-    """Launch noise in log units, from the baseline's repeats where there are some."""
-    gains = [
-        math.log(record.vs_baseline)
-        for record in records
-        if record.state == "baseline" and record.vs_baseline
-    ]
-    if len(gains) < 3:
-        return NOISE
-    return max(0.005, statistics.stdev(gains))
-
-
-def working_chances(designs: Designs, ran: Sequence[int], failed: Sequence[int]) -> Array:
-    """Chance that each server runs, from the launches like it that failed by their own fault.
-
-    One that drafts at least as much as a failed server in every respect is taken to be like it:
-    memory and limits give out in that direction.
-    """
-    if not failed:
-        return np.ones(designs.count)
-    for_it, against = _nearness(designs.rows, ran), _nearness(designs.rows, failed)
-    sizes = np.stack([designs.depth, designs.nodes, designs.branch], axis=1)
-    for server in failed:
-        against += 0.7 * np.all(sizes >= sizes[server], axis=1)
-    for server in ran:
-        for_it += 0.7 * np.all(sizes <= sizes[server], axis=1)
-    chances: Array = (for_it + 0.4) / (for_it + against + 0.4)
-    return chances
-
-
-def _nearness(rows: Array, others: Sequence[int]) -> Array:
-    squares = ((rows[:, None, :] - rows[list(others)][None, :, :]) ** 2).sum(axis=2)
-    near: Array = np.exp(-6.0 * squares).sum(axis=1)
-    return near
-
-
-def expected_seconds(records: Sequence[TrialRecord], means: Array) -> Array:
-    """Seconds a launch of each server takes: what launching took, measuring by its speed."""
-    known = [r.seconds for r in records if r.seconds.total > 0 and r.state != "failed"]
-    if not known:
-        return np.ones(len(means))
-    measuring = statistics.median(s.measure + s.warm_up for s in known)
-    other = statistics.median(s.total - s.measure - s.warm_up for s in known)
-    seconds: Array = np.maximum(1e-3, other + measuring * np.exp(-np.clip(means, -2.0, 2.0)))
-    return seconds
