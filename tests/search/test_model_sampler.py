@@ -167,7 +167,7 @@ def test_servers_that_break_a_constraint_are_no_incumbents() -> None:
     assert belief.best < max(0.0, *kept) + 0.05
     chains = [i for i, (p, _) in enumerate(ground.survey.servers) if p["topk"] == 1]
     trees = [i for i, (p, _) in enumerate(ground.survey.servers) if p["topk"] == 8]
-    assert belief.works[chains].mean() > belief.works[trees].mean() + 0.2
+    assert belief.works[chains].mean() > belief.works[trees].mean() + 0.1
 
 
 def test_a_random_search_is_expected_to_find_less_than_the_best() -> None:
