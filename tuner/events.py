@@ -6,12 +6,10 @@ Nothing below `cli/` prints: it emits one of these to an `Observer`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-Stage = Literal[
-    "preparing", "launching", "warming_up", "measuring", "stopping", "confirming", "exporting"
-]
+Stage = Literal["preparing", "launching", "warming_up", "measuring", "stopping"]
 TrialStateName = Literal["baseline", "complete", "pruned", "failed", "infeasible", "reused"]
 
 
@@ -115,7 +113,6 @@ class RunFinished:
     why: str
     launches: int
     wall_s: float
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Event: TypeAlias = (

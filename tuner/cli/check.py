@@ -42,6 +42,7 @@ class CheckReport:
     rules: tuple[RuleCount, ...] = ()
     launches: int = 0
     confirm_launches: int = 0
+    confirm_launches_most: int = 0
     seconds: float = 0.0
     has_run: bool = False
     first: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class CheckReport:
             ],
             "launches": self.launches,
             "confirm_launches": self.confirm_launches,
+            "confirm_launches_most": self.confirm_launches_most,
             "estimated_seconds": round(self.seconds),
             "first": list(self.first),
             "warnings": list(self.warnings),
@@ -91,7 +93,7 @@ def check_study(path: Path) -> CheckReport:
 
     candidates, warnings = _candidates(loaded)
     warnings = [*loaded.warnings, *_prompt_warnings(loaded), *warnings]
-    launches, confirm = planned_launches(loaded, len(candidates.survey.servers))
+    launches, confirm, most = planned_launches(loaded, len(candidates.survey.servers))
     seconds = (launches + confirm) * launch_seconds(loaded)
     wall = loaded.config.budget.wall
     return CheckReport(
@@ -100,6 +102,7 @@ def check_study(path: Path) -> CheckReport:
         rules=tuple(rule_counts(candidates)),
         launches=launches,
         confirm_launches=confirm,
+        confirm_launches_most=most,
         seconds=seconds if wall is None else min(seconds, wall),
         has_run=bool(seen_seconds(loaded)),
         first=tuple(_first_servers(loaded, candidates)),
@@ -118,7 +121,7 @@ def check_lines(report: CheckReport) -> list[str]:
             f"             {rule.points:,} {rule.kind} by {rule.rule}: {rule.example}"
             for rule in report.rules[:RULES_SHOWN]
         ),
-        f"  launches   at most {report.launches} to search, then {report.confirm_launches} "
+        f"  launches   at most {report.launches} to search, then {_confirming(report)} "
         f"to confirm: about {units.clock(report.seconds)}{_basis(report)}",
     ]
     labels = ["first", *[""] * len(report.first)]
@@ -130,12 +133,19 @@ def _basis(report: CheckReport) -> str:
     return "" if report.has_run else " (a guess until the baseline has run)"
 
 
-def planned_launches(loaded: LoadedStudy, servers: int) -> tuple[int, int]:
-    """Launches of the search (the baseline counts) and of the confirmation, at most."""
+def _confirming(report: CheckReport) -> str:
+    least, most = report.confirm_launches, report.confirm_launches_most
+    return f"{least}" if most == least else f"{least} (noise: up to {most})"
+
+
+def planned_launches(loaded: LoadedStudy, servers: int) -> tuple[int, int, int]:
+    """Launches of the search (the baseline counts) at most; of the confirmation at least, and at
+    most, where launches vary."""
     config = loaded.config
     search = min(config.budget.launches, servers + 1)
-    finalists = min(config.confirm.finalists, servers)
-    return search, (finalists + 1) * config.confirm.rounds
+    servers_confirmed = min(config.confirm.finalists, servers) + 1
+    least, most = config.confirm.rounds, config.confirm.most_rounds
+    return search, servers_confirmed * least, servers_confirmed * most
 
 
 def launch_seconds(loaded: LoadedStudy) -> float:

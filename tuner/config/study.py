@@ -100,11 +100,19 @@ class ConfirmConfig(Frozen):
 
     finalists: int = Field(default=3, ge=1, description="Best servers to launch again.")
     rounds: int = Field(
-        default=4, ge=2, description="Launches of each finalist and of the baseline."
+        default=4, ge=2, description="Launches of each finalist and of the baseline, at least."
     )
     max_rounds: int | None = Field(
-        default=None, ge=2, description="Go on to so many rounds while the answer is open."
+        default=None,
+        ge=2,
+        description="At most so many, where launches vary so much that more rounds are planned "
+        "before the first one; null: twice rounds.",
     )
+
+    @property
+    def most_rounds(self) -> int:
+        """The rounds that are never exceeded."""
+        return self.max_rounds or 2 * self.rounds
 
     def issues(self) -> Iterator[Issue]:
         """Room for the planned rounds."""

@@ -142,14 +142,13 @@ def planned_rounds(
     (twice `rounds` when that is not set): stopping when a result looks good would make the
     interval promise too much.
     """
-    most = config.max_rounds or 2 * config.rounds
     noise = history.launch_noise()
     if not noise.df or not finalists:
         return config.rounds
     best = max(1.0, *(each.vs_baseline or 1.0 for each in finalists))
     wanted = max(math.log(best) / 2.0, SHARPEST)
     needed = rounds_needed(noise.upper_sd, wanted, finalists=len(finalists))
-    return min(max(config.rounds, needed), most)
+    return min(max(config.rounds, needed), config.most_rounds)
 
 
 def confirm(
