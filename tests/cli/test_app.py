@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from tuner import __version__
 from tuner.cli.app import ORDER, build_app
 from tuner.cli.options import study_names, trial_numbers
-from tuner.cli.output import error_lines, finite, fold
+from tuner.cli.output import error_lines, finite, fold, table_lines
 from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
 from tuner.store.database import StudyMeta, open_store
 from tuner.store.place import note_place, place_of
@@ -270,3 +270,16 @@ def test_lines_are_folded_between_words(
     line: str, width: int | None, folded: list[str] | None
 ) -> None:
     assert fold(line, width) == (folded or [line])
+
+
+def test_cells_are_folded_within_their_column() -> None:
+    rows = [("name", "one two three four", "end"), ("", "lightseekorg/kimi", "")]
+    assert table_lines(rows, (5, 10, 4)) == [
+        "name   one two     end",
+        "       three four",
+        "       lightseekorg/kimi",
+    ]
+    assert table_lines(rows[1:], (5, 10, 4), breaks_words=True) == [
+        "       lightseeko",
+        "       rg/kimi",
+    ]

@@ -134,3 +134,14 @@ def test_hints_stand_below_what_needs_them() -> None:
         "2 checks, 1 to look at; a study can run.",
     ]
     assert doctor_lines(checks[:1])[-1] == "1 check, all ok."
+
+
+def test_a_narrow_terminal_folds_within_the_column() -> None:
+    checks = [
+        Check("load", "warn", "another process was busy, cores used: python: 1.5", "End it.")
+    ]
+    assert doctor_lines(checks, 60)[:3] == [
+        "warn  load           another process was busy, cores used:",
+        "                     python: 1.5",
+        "                     End it.",
+    ]

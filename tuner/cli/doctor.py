@@ -12,6 +12,9 @@ from tuner.cli.options import JSON, study_names
 if TYPE_CHECKING:
     from tuner.host.checkup import Check
 
+ROOM = 10_000
+"""Columns of what is found where nothing is folded: in a file or pipe."""
+
 UNFIT = 3
 """Exit code when a check failed: the host or the engine is at fault."""
 
@@ -37,14 +40,14 @@ def doctor(study: MAYBE_STUDY = "", as_json: JSON = False) -> None:
 
     Example: tuner doctor studies/quickstart.yaml
     """
-    from tuner.cli.output import say, say_json
+    from tuner.cli.output import say, say_json, width
 
     checks = examine(study)
     is_fit = all(check.state != "fail" for check in checks)
     if as_json:
         say_json({"ok": is_fit, "checks": [check.to_json() for check in checks]})
     else:
-        say(*doctor_lines(checks))
+        say(*doctor_lines(checks, width()))
     if not is_fit:
         raise typer.Exit(UNFIT)
 
@@ -70,13 +73,17 @@ def examine(study: str) -> list[Check]:
     return [*readings.machine_checks(kind), *readings.study_checks(loaded)]
 
 
-def doctor_lines(checks: Sequence[Check]) -> list[str]:
+def doctor_lines(checks: Sequence[Check], columns: int | None = None) -> list[str]:
     """One line per check, its hint below it where something is to be done; then the sum."""
-    lines = []
+    from tuner.cli.output import table_lines
+
+    rows: list[tuple[str, str, str]] = []
     for check in checks:
-        lines.append(f"{check.state:<5} {check.name:<14} {check.detail}")
+        rows.append((check.state, check.name, check.detail))
         if check.hint and check.state != "ok":
-            lines.append(f"{'':<5} {'':<14} {check.hint}")
+            rows.append(("", "", check.hint))
+    room = ROOM if columns is None else max(30, columns - 21)
+    lines = table_lines(rows, (4, 13, room))
     warned = sum(check.state == "warn" for check in checks)
     failed = sum(check.state == "fail" for check in checks)
     return [*lines, "", _sum(len(checks), warned, failed)]

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tuner.drafts.compare import Side
     from tuner.drafts.inspect import Inspection
 
+WIDE = 120
+"""Columns of a comparison that goes to a file or pipe."""
+
 FOLDER = typer.Argument(metavar="DIR", help="A checkpoint folder, or a name in the HF cache.")
 EITHER = typer.Argument(metavar="DRAFT", help="A checkpoint folder, or a published draft's name.")
 
@@ -91,7 +94,7 @@ def compare(
 
     Example: tuner draft compare ./ours AQ-MedAI/Kimi-K2-Instruct-eagle3 --samples 37000
     """
-    from tuner.cli.output import say, say_json
+    from tuner.cli.output import say, say_json, table_lines, width
     from tuner.drafts.compare import compare_sides, conclusions
 
     left = _side(a, _at(samples, 0), _at(acceptance, 0))
@@ -103,11 +106,16 @@ def compare(
         return
     table = [("", left.name, right.name, "")]
     table += [(r.name, r.a, r.b, f"{r.effect}{': ' + r.note if r.note else ''}") for r in rows]
-    widths = [max(len(row[column]) for row in table) for column in range(3)]
-    for row in table:
-        cells = [row[column].ljust(widths[column]) for column in range(3)]
-        say("  ".join([*cells, row[3]]).rstrip())
-    say("", *ends)
+    widths = comparison_widths(table, width() or WIDE)
+    say(*table_lines(table, widths, breaks_words=True), "", *ends)
+
+
+def comparison_widths(table: list[tuple[str, str, str, str]], columns: int) -> list[int]:
+    """Widths of the columns: names as they are, both drafts at most a share of the rest."""
+    name = max(len(row[0]) for row in table)
+    most = max(16, (columns - name - 6) // 3)
+    sides = [min(most, max(len(row[side]) for row in table)) for side in (1, 2)]
+    return [name, *sides, max(16, columns - name - sum(sides) - 6)]
 
 
 def _at(values: list[float] | None, place: int) -> float | None:

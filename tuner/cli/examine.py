@@ -173,14 +173,15 @@ def _nccl(executable: str | None, topology: Topology) -> Iterator[Check]:
 
 def _database(place: StudyPlace) -> Check:
     url = parse_url(place.url)
+    shown = str(url.path or url.shown)
     if url.path is not None and not url.path.exists():
-        return Check("database", "ok", f"{url.shown}: not made yet")
+        return Check("database", "ok", f"{shown}: not made yet")
     try:
         with open_store(place.url, create=False, timeout_s=10.0) as store:
             answer = store.integrity()
     except StoreError as error:
         return Check("database", "fail", error.message, error.hint)
     if answer == "ok":
-        return Check("database", "ok", f"{url.shown}: sound")
+        return Check("database", "ok", f"{shown}: sound")
     hint = "Move the file away; `tuner run` reads finished trials back from their folders."
-    return Check("database", "fail", f"{url.shown}: damaged, {answer}", hint)
+    return Check("database", "fail", f"{shown}: damaged, {answer}", hint)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from tuner.errors import ConfigError, TunerError
@@ -51,6 +52,23 @@ def fold(line: str, width: int | None) -> list[str]:
         break_on_hyphens=False,
         drop_whitespace=True,
     )
+
+
+def table_lines(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], *, breaks_words: bool = False
+) -> list[str]:
+    """Rows whose cells are folded within their column; a word longer than it only if told."""
+    lines = []
+    for row in rows:
+        cells = [
+            textwrap.wrap(cell, room, break_long_words=breaks_words, break_on_hyphens=False)
+            or [""]
+            for cell, room in zip(row, widths, strict=True)
+        ]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            padded = (part.ljust(room) for part, room in zip(parts, widths, strict=True))
+            lines.append("  ".join(padded).rstrip())
+    return lines
 
 
 def finite(value: Any) -> Any:
