@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tuner.args import ServerArgs
 from tuner.errors import StoreError, UsageError
 from tuner.export.bundle import (
     TARGETS,
@@ -169,3 +170,12 @@ def test_the_manifest_says_where_every_number_comes_from(engine: Any, subject: S
     assert found["nodes"] == 1
     assert found["refused_without_flags"] == {}
     assert set(found["files"]) == set(files) - {"manifest.json"}
+
+
+def test_variables_that_were_left_out_are_named(engine: Any, subject: Subject) -> None:
+    args = ServerArgs(subject.args.flags, {"NCCL_DEBUG": None})
+    files = build_bundle(engine, replace(subject, args=args), folder=Path("/srv"))
+    assert json.loads(files["manifest.json"])["left_out_env"] == {"NCCL_ALGO": "Ring"}
+    assert "| `NCCL_ALGO` | left out: without effect in the search |" in files["REPORT.md"]
+    whole = build_bundle(engine, subject, folder=Path("/srv"))
+    assert json.loads(whole["manifest.json"])["left_out_env"] == {}

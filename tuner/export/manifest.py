@@ -42,6 +42,7 @@ def build_manifest(
         "digests": dict(provenance.digests),
         "driver": provenance.fingerprint.get("gpu_driver"),
         "fingerprint": dict(provenance.fingerprint),
+        "left_out_env": subject.left_out,
         "marks": list(marks),
         "flags": list(subject.flags),
         "refused_without_flags": {name: reason_text(name) for name in subject.flags},

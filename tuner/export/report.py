@@ -86,6 +86,7 @@ def _settings(subject: Subject) -> str:
         (f"`{name}`", "removed" if value is None else f"`{value}`")
         for name, value in sorted(subject.args.env.items())
     ]
+    env += [(f"`{name}`", "left out: without effect in the search") for name in subject.left_out]
     return _table([("setting", "value"), *flags, *env])
 
 

@@ -93,6 +93,12 @@ class Subject:
         return self.trial.state == "baseline" and self.schedule is None
 
     @property
+    def left_out(self) -> dict[str, str | None]:
+        """Variables that the measured server had and the exported one lacks: without effect."""
+        measured = {} if self.schedule else self.trial.requested_args.env
+        return {name: value for name, value in measured.items() if name not in self.args.env}
+
+    @property
     def title(self) -> str:
         """What it is, in a word or two."""
         if self.schedule is not None:
