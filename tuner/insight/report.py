@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tuner import __version__, units
 from tuner.errors import UsageError
 from tuner.insight.evidence import speed_noise
-from tuner.insight.figures import Figure, study_figures
+from tuner.insight.figure import Figure
+from tuner.insight.figures import study_figures
 from tuner.insight.leverage import Explanation
 from tuner.insight.levers import Lever
 from tuner.insight.nccl import nccl_effects
