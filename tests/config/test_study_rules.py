@@ -222,3 +222,29 @@ def test_a_broken_section_hides_nothing_in_another(tmp_path: Path) -> None:
         "objective.maximize",
         "objective.constraints[0]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "refused"),
+    [
+        ("vllm", "flush", "must be a way that vllm has, got flush: only sglang empties its "
+         "prompt cache on request"),
+        ("vllm", "'off'", "must be a way that vllm has, got off: only llamacpp lets a request go "
+         "without a cache"),
+        ("sglang", "'off'", "must be a way that sglang has, got off: only llamacpp lets a "
+         "request go without a cache"),
+        ("llamacpp", "flush", "must be a way that llamacpp has, got flush: only sglang empties "
+         "its prompt cache on request"),
+        ("sglang", "flush", ""), ("llamacpp", "'off'", ""), ("vllm", "unique", ""),
+        ("fake", "flush", ""), ("vllm", "auto", ""),
+    ],
+)  # fmt: skip
+def test_a_way_around_the_cache_that_does_nothing_is_refused(
+    tmp_path: Path, kind: str, mode: str, refused: str
+) -> None:
+    found = problems(
+        tmp_path,
+        engine=f"{{kind: {kind}, model: m}}",
+        workload=f"{{prompts: {{builtin: mixed}}, cache: {mode}}}",
+    )
+    assert found == ([f"workload.cache: {refused}"] if refused else [])

@@ -23,6 +23,7 @@ from tuner.config.space_rules import MergedSpace, check_conditions, check_constr
 from tuner.config.start_rules import check_start
 from tuner.config.study import StudyConfig
 from tuner.config.study_rules import (
+    check_cache,
     check_eagle_triple,
     check_engine_and_space,
     check_files,
@@ -107,6 +108,7 @@ def _check_rules(document: Document, sources: list[Source]) -> MergedSpace:
     check_constraints(space)
     check_start(space, document, ("space", "start"))
     check_load(document)
+    check_cache(document)
     check_objective(document)
     check_files(document)
     check_engine_and_space(document, space)

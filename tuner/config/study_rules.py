@@ -29,6 +29,12 @@ _GPU_COUNTS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Flags that say how many GPUs one server spans."""
 
+_CACHE_NEEDS: Mapping[str, tuple[frozenset[str], str]] = {
+    "flush": (frozenset({"sglang", "fake", "replay"}), "empties its prompt cache on request"),
+    "off": (frozenset({"llamacpp", "fake", "replay"}), "lets a request go without a cache"),
+}
+"""Ways to keep the prompt cache out, the engines that can, and what they can."""
+
 _ALGORITHM = "speculative-algorithm"
 _EAGLE_TRIPLE = (
     "speculative-num-steps",
@@ -55,6 +61,23 @@ def check_load(study: Document) -> None:
     labels = [point.label() if point is not None else f"broken {i}" for i, point in points]
     for issue in repeated(labels, _LOAD):
         study.problems.append(study.problem(issue.at, issue.message, issue.hint))
+
+
+def check_cache(study: Document) -> None:
+    """The prompt cache is kept out in a way that the engine has: another one would do nothing."""
+    mode, kind = study.get(("workload", "cache")), study.get(("engine", "kind"))
+    able, what = _CACHE_NEEDS.get(mode, (frozenset(), "")) if isinstance(mode, str) else ((), "")
+    if able and isinstance(kind, str) and kind in _KINDS - able:
+        message = f"must be a way that {kind} has, got {mode}: only {_words(able)} {what}"
+        hint = "Leave it out: auto keeps the cache from helping on every engine."
+        study.problems.append(study.problem(("workload", "cache"), message, hint))
+
+
+_KINDS = frozenset({"sglang", "vllm", "llamacpp"})
+
+
+def _words(engines: frozenset[str]) -> str:
+    return " and ".join(sorted(engines & _KINDS))
 
 
 _LOAD = ("workload", "load")

@@ -121,11 +121,6 @@ def differences(stored: Identity, present: Identity) -> list[Difference]:
     ]
 
 
-def is_only_space(found: list[Difference]) -> bool:
-    """True when nothing but the search space changed: measured servers stay comparable."""
-    return bool(found) and all(each.field.startswith("space.") for each in found)
-
-
 def space_from_json(data: Mapping[str, Any]) -> SearchSpace:
     """Inverse of `SearchSpace.to_json`."""
     parameters = tuple(

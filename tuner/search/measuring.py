@@ -93,6 +93,7 @@ def _flush(bench: Bench, client: LoadClient) -> None:
             raise TrialFailure(
                 FailureKind.REQUEST_ERRORS,
                 f"flushing the prompt cache must answer 200, got {status} from {path}",
+                hint="Leave workload.cache out: auto makes prompts unique instead.",
             )
 
 

@@ -62,7 +62,6 @@ class OpenStudy:
         resumed: False when it was just created.
         notes: what was repaired or noticed, for people.
         identity: what the raw files' identity.json holds.
-        comparable: measured trials of the generation before, where only the space differs.
     """
 
     study: Study
@@ -72,7 +71,6 @@ class OpenStudy:
     setup: StudySetup
     resumed: bool
     notes: tuple[str, ...] = ()
-    comparable: tuple[TrialRecord, ...] = ()
     identity: Mapping[str, Any] = field(default_factory=dict)
     owner: Owner = field(default_factory=lambda: current_owner(os.getpid()))
     _kept: dict[int, TrialRecord] = field(default_factory=dict)

@@ -17,12 +17,10 @@ from tuner.search.identity import (
     StudySetup,
     differences,
     identity_of,
-    is_only_space,
 )
 from tuner.search.opened import Asked, OpenStudy
 from tuner.store.database import Store, StudyMeta
 from tuner.store.faults import persist
-from tuner.store.record import TrialRecord
 from tuner.store.results import ResultsFolder
 
 __all__ = ["Asked", "OpenStudy", "StudySetup", "open_study"]
@@ -59,16 +57,15 @@ def _open(setup: StudySetup, store: Store, results: ResultsFolder, new: bool) ->
     previous = stored[-1] if stored else None
     if previous is None or new:
         meta = _new_meta(setup, store, identity, previous, results)
-        comparable = _comparable(store, previous, identity)
     else:
-        meta, comparable = previous, ()
+        meta = previous
         _refuse_differences(meta, identity)
     folder = ResultsFolder(results.root, meta.generation)
     notes = _claim_folder(folder, meta)
     resumed = previous is not None and not new
     opened = OpenStudy(
         _optuna_study(setup, store, meta), store, folder, meta.name, setup, resumed,
-        comparable=comparable, identity=meta.document,
+        identity=meta.document,
     )  # fmt: skip
     repaired = recovery.repair(opened.study, store, folder, meta.name, setup.space)
     opened.notes = (*store.notes, *notes, *repaired)
@@ -129,18 +126,6 @@ def _refuse_differences(meta: StudyMeta, identity: Identity) -> None:
     found = differences(Identity.from_json(meta.document), identity)
     if found:
         raise StudyMismatch(meta.name, found, _HINT)
-
-
-def _comparable(
-    store: Store, previous: StudyMeta | None, identity: Identity
-) -> tuple[TrialRecord, ...]:
-    if previous is None or previous.document.get("format") != FORMAT_VERSION:
-        return ()
-    found = differences(Identity.from_json(previous.document), identity)
-    if found and not is_only_space(found):
-        return ()
-    measured = ("baseline", "complete")
-    return tuple(r for r in store.trials(previous.name) if r.state in measured)
 
 
 def _claim_folder(folder: ResultsFolder, meta: StudyMeta) -> tuple[str, ...]:

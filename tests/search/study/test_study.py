@@ -120,7 +120,6 @@ def test_new_keeps_the_old_study_and_is_resumed_from_then_on(workshop: Any) -> N
     wider = workshop.setup(steps=4)
     with workshop.opened(wider, new=True) as opened:
         assert (opened.name, opened.resumed) == ("demo-2", False)
-        assert [r.number for r in opened.comparable] == [0, 1, 2]
         asked = workshop.run(opened, limit=2)
         assert [a.number for a in asked] == [0, 1]
     with workshop.opened(wider) as opened:
@@ -130,14 +129,6 @@ def test_new_keeps_the_old_study_and_is_resumed_from_then_on(workshop: Any) -> N
     root = workshop.folder / "demo"
     assert (root / "trials/0002/record.json").is_file()
     assert (root / "generation-2/trials/0001/record.json").is_file()
-
-
-def test_new_on_another_host_compares_with_nothing(workshop: Any) -> None:
-    with workshop.opened() as opened:
-        workshop.run(opened, limit=3)
-    other = workshop.setup(fingerprint={"gpu": "H200"})
-    with workshop.opened(other, new=True) as opened:
-        assert opened.comparable == ()
 
 
 def test_a_deleted_database_is_filled_again_from_the_raw_files(workshop: Any) -> None:
