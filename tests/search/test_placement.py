@@ -9,7 +9,7 @@ import pytest
 
 from tuner.config.loader import load_study
 from tuner.config.study import StudyConfig
-from tuner.errors import ConfigError, UsageError
+from tuner.errors import UsageError
 from tuner.search.placement import (
     Seat,
     devices_per_server,
@@ -100,15 +100,6 @@ def test_two_masters_of_the_visible_devices_are_refused(config: Any) -> None:
     placed = config("{kind: local, parallel: 2}", env="{CUDA_VISIBLE_DEVICES: '0'}")
     with pytest.raises(UsageError, match=r"engine.env.CUDA_VISIBLE_DEVICES: .* got 0"):
         plan_seats(placed, EIGHT, [])
-
-
-def test_ray_is_refused_where_it_is_written(config: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        config("{kind: ray, address: auto}")
-    (problem,) = caught.value.problems
-    assert (problem.path, problem.line) == ("execution.kind", 7)
-    assert "got 'ray'" in problem.message
-    assert "tuner worker" in problem.hint
 
 
 @pytest.fixture

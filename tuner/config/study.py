@@ -157,12 +157,7 @@ class RayExecution(Frozen):
     kind: Literal["ray"]
     address: str = Field(default="auto", description="Of the cluster's head.")
     gpus_per_server: int = Field(default=1, ge=0, description="GPUs one trial reserves.")
-    parallel: int = Field(default=1, ge=1, description="Servers side by side.")
-
-    def issues(self) -> Iterator[Issue]:
-        """Not in this version: refused rather than run on this machine instead."""
-        hint = "For several machines: storage on PostgreSQL, and tuner worker on each of them."
-        yield Issue("must be local in this version, got 'ray'", hint, ("kind",))
+    parallel: int = Field(default=1, ge=1, description="Servers at the same time.")
 
 
 ExecutionConfig = Annotated[LocalExecution | RayExecution, Field(discriminator="kind")]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tuner.args import ServerArgs
 from tuner.engines.base import Drift, Engine, EngineFacts
@@ -128,6 +128,20 @@ class ServerRunner(Protocol):
 def raw_blocks(run: ServerRun) -> tuple[Block, ...]:
     """Everything that was measured, a block that was cut short included: what is stored."""
     return (*run.blocks, run.partial) if run.partial else tuple(run.blocks)
+
+
+@runtime_checkable
+class CrowdRunner(Protocol):
+    """A runner that has several launches done at the same time, from as many threads."""
+
+    @property
+    def seats(self) -> int:
+        """How many launches may run at the same time."""
+        ...
+
+    def cancel(self) -> None:
+        """Have every running launch end as interrupted; returns at once."""
+        ...
 
 
 def never(run: ServerRun, load: LoadPoint) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tuner.errors import Interrupted
 from tuner.events import Event, Observer
-from tuner.search.seats import SeatRunner
+from tuner.search.bench import CrowdRunner
 from tuner.search.stopping import Stop
 
 
@@ -35,7 +35,7 @@ class Crew:
             to use, and whether the search has ended meanwhile.
     """
 
-    runner: SeatRunner
+    runner: CrowdRunner
     work: Callable[[Observer, Callable[[], bool]], Stop | None]
     _said: queue.SimpleQueue[Event | _Left] = field(default_factory=queue.SimpleQueue)
     _is_over: threading.Event = field(default_factory=threading.Event)

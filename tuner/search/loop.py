@@ -14,6 +14,7 @@ from tuner import units
 from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
+from tuner.search.bench import CrowdRunner
 from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
 from tuner.search.model_lookups import baseline_texts
@@ -21,7 +22,6 @@ from tuner.search.model_sampler import ModelSuggester
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.recording import TrialPlan
 from tuner.search.sampling import Suggester, make_suggester
-from tuner.search.seats import SeatRunner
 from tuner.search.session import Session, open_session
 from tuner.search.sharing import await_others, confirming
 from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
@@ -118,7 +118,7 @@ def search(session: Session) -> Stop:
     suggester = make_suggester(session.ground)
     judge = make_judge(session.loaded.config.search, judged_by(session))
     runner, bench = session.bench.runner, session.bench
-    if not isinstance(runner, SeatRunner) or runner.seats == 1:
+    if not isinstance(runner, CrowdRunner) or runner.seats == 1:
         return work(session, suggester, judge)
 
     def thread(observer: Observer, is_over: Callable[[], bool]) -> Stop:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.config.loader import LoadedStudy
 from tuner.config.study import LocalExecution, StudyConfig
 from tuner.errors import UsageError
 from tuner.host.gpus import list_gpus
@@ -42,16 +41,6 @@ class Seat:
         if not self.devices:
             return {}
         return {VISIBLE: ",".join(self.devices), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-def require_local(loaded: LoadedStudy) -> None:
-    """Refuse an execution that this version does not have; raises UsageError."""
-    kind = loaded.config.execution.kind
-    if kind != "local":
-        raise UsageError(
-            f"execution.kind: must be local, got {kind}.",
-            "Run workers on several machines instead: storage on PostgreSQL and tuner worker.",
-        )
 
 
 def needs_seats(execution: LocalExecution) -> bool:

@@ -12,8 +12,9 @@ The worker stops its server before it says Ended, whatever happened. Knows no tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from tuner import errors
@@ -23,6 +24,7 @@ from tuner.errors import FailureKind, Interrupted, TrialFailure, TunerError
 from tuner.events import Event, ignore
 from tuner.measure.records import LoadPoint
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, ServerRunner, StopEarly
+from tuner.store.files import write_atomic
 
 _OWN = frozenset({"started"})
 """Fields of a run that belong to the clock of its own process."""
@@ -75,6 +77,18 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Abort:
     """The answer to Judge when the trial ended at the controller: stop the server, say Ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What a launch on another machine left beside its log, by name."""
+
+    contents: Mapping[str, bytes]
+
+    def write(self, folder: Path) -> None:
+        """Keep them in the trial's folder here."""
+        for name, data in self.contents.items():
+            write_atomic(folder / Path(name).name, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +145,7 @@ def drive(channel: Channel, job: Job, bench: Bench, run: ServerRun, stop_early: 
     """
     channel.send(job)
     ours: BaseException | None = None
+    log_path: Path | None = None
     while True:
         message = channel.receive()
         if isinstance(message, Said):
@@ -139,8 +154,12 @@ def drive(channel: Channel, job: Job, bench: Bench, run: ServerRun, stop_early: 
             take_over(run, message.run)
             answer, ours = _judged(run, message.load, stop_early)
             channel.send(answer)
+        elif isinstance(message, Files):
+            message.write(job.plan.folder)
+            log_path = job.plan.folder / "server.log"
         elif isinstance(message, Ended):
             take_over(run, message.run)
+            run.log_path = log_path or run.log_path
             if ours is not None:
                 raise ours
             if message.error is not None:

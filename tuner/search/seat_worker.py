@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,18 +28,26 @@ from tuner.server.interrupts import raise_on_signals
 _CLOSED = object()
 
 
-class ConnectionChannel:
-    """One end of a connection, read by a thread of its own so that its closing is noticed."""
+class WorkerChannel:
+    """The worker's end, read by a thread of its own so that the controller's end is noticed.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    Args:
+        read: the next message, or None when there is none yet; raises EOFError or OSError when
+            the controller has gone.
+        write: hands a message over; raises OSError when the controller has gone.
+    """
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        self._next, self._write = read, write
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="seat", daemon=True).start()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="channel", daemon=True)
+        self._thread.start()
 
     def send(self, message: Any) -> None:
         """Hand a message over; to a controller that has gone, nothing is said."""
         with contextlib.suppress(OSError):
-            self._connection.send(message)
+            self._write(message)
 
     def receive(self) -> Any:
         """The next message; raises EOFError when the controller has gone."""
@@ -47,12 +56,20 @@ class ConnectionChannel:
             raise EOFError
         return message
 
+    def close(self) -> None:
+        """Read no more: this process may go on to serve another controller."""
+        self._is_closed.set()
+        self._thread.join()
+
     def _read(self) -> None:
         with contextlib.suppress(EOFError, OSError):
-            while True:
-                self._inbox.put(self._connection.recv())
+            while not self._is_closed.is_set():
+                message = self._next()
+                if message is not None:
+                    self._inbox.put(message)
         self._inbox.put(_CLOSED)
-        os.kill(os.getpid(), signal.SIGTERM)  # the main thread may be measuring
+        if not self._is_closed.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)  # the main thread may be measuring
 
 
 def take_seat(seat: Seat) -> None:
@@ -90,7 +107,8 @@ def neighbours() -> set[int]:
 def main(descriptor: int) -> int:
     """Serve one seat until the controller has gone."""
     with raise_on_signals() as interrupts, contextlib.suppress(Interrupted, EOFError):
-        channel = ConnectionChannel(Connection(descriptor))
+        connection = Connection(descriptor)
+        channel = WorkerChannel(connection.recv, connection.send)
         seat = channel.receive()
         take_seat(seat)
         while not interrupts.received:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tuner.config.engine import ReplayConfig
 from tuner.config.loader import LoadedStudy
-from tuner.config.study import LocalExecution
+from tuner.config.study import LocalExecution, StudyConfig
 from tuner.engines.catalog import get_engine
 from tuner.events import Notice, Observer
 from tuner.host.environment import handed_down
@@ -37,8 +37,9 @@ from tuner.search.placement import (
     needs_seats,
     own_cpus,
     plan_seats,
-    require_local,
 )
+from tuner.search.ray_cluster import Cluster, connected
+from tuner.search.ray_runner import Expected, RayRunner, node_fingerprint
 from tuner.search.replay_runner import ReplayRunner
 from tuner.search.sampling import Ground
 from tuner.search.seats import SeatRunner
@@ -112,11 +113,11 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     for note in candidates.notes:
         observer(Notice("info", note))
     workload = build_workload(config.workload, config.search.seed)
-    require_local(loaded)
-    fingerprint = take(subject_of(loaded, facts.version))
-    setup = StudySetup(loaded, candidates.space, workload.digest, fingerprint)
-    place = place_of(config.name, config.storage)
+    subject, place = subject_of(loaded, facts.version), place_of(config.name, config.storage)
     with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(cluster_of(config))
+        fingerprint = take(subject) if cluster is None else node_fingerprint(cluster, subject)
+        setup = StudySetup(loaded, candidates.space, workload.digest, fingerprint)
         store = stack.enter_context(hold_place(place))
         clear_strays(place, observer)
         note_place(place)
@@ -131,7 +132,11 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
             objective=build_objective(config.objective, workload.loads),
             launch_timeout_s=config.engine.launch_timeout,
             observer=observer,
-            runner=stack.enter_context(make_runner(loaded, opened)),
+            runner=(
+                stack.enter_context(make_runner(loaded, opened))
+                if cluster is None
+                else RayRunner(cluster, config.engine, Expected(subject, fingerprint))
+            ),
             fingerprint=fingerprint.digest,
         )
         yield Session(loaded, bench, candidates, opened, recall(bench, opened))
@@ -158,8 +163,18 @@ def hold_place(place: StudyPlace) -> Iterator[Store]:
 
 
 @contextlib.contextmanager
+def cluster_of(config: StudyConfig) -> Iterator[Cluster | None]:
+    """The Ray cluster that the study's servers run on; None: this machine."""
+    if isinstance(config.execution, LocalExecution) or config.engine.kind == "replay":
+        yield None
+        return
+    with connected(config.execution) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
 def make_runner(loaded: LoadedStudy, opened: OpenStudy) -> Iterator[ServerRunner]:
-    """Who runs the launches of a study, with the devices it may use.
+    """Who runs the launches on this machine, with the devices it may use.
 
     Raises:
         UsageError: `execution:` asks for what this machine does not have.
