@@ -41,7 +41,7 @@ p { margin: 6px 0; } .soft { color: var(--soft); }
 table { border-collapse: collapse; min-width: 60%; font-size: 14px; }
 code { font: 0.93em ui-monospace, "DejaVu Sans Mono", monospace; }
 th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
+  vertical-align: top; overflow-wrap: break-word; max-width: 34em; }
 th { color: var(--soft); font-weight: 600; } td.num, th.num { text-align: right;
   white-space: nowrap; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
