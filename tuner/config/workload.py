@@ -137,7 +137,7 @@ class WorkloadConfig(Frozen):
     cache: Literal["auto", "unique", "flush", "keep", "off"] = Field(
         default="auto",
         description="Prompt cache: unique prefixes prompts with a tag per launch, flush empties "
-        "it between blocks, keep leaves it alone, off asks the engine not to cache.",
+        "it before each block (SGLang), keep leaves it alone, off asks for none (llama.cpp).",
     )
     limits: LimitsConfig | None = None
     timeouts: TimeoutsConfig = TimeoutsConfig()

@@ -5,6 +5,8 @@ Seen in builds 11434 (`llama-server`) and 11549 (`xllamacpp`). Knows no values o
 
 from __future__ import annotations
 
+from tuner.embedded.reading import SPECULATIVE_TYPES
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -89,18 +91,8 @@ TOGGLES = _names(
 ON_OFF = frozenset({"flash-attn", "fit", "reasoning", "log-colors"})
 """Flags whose value is a word: YAML's booleans mean `on` and `off`."""
 
-METHODS = (
-    "draft-simple",
-    "draft-eagle3",
-    "draft-mtp",
-    "draft-dflash",
-    "draft-dspark",
-    "ngram-simple",
-    "ngram-map-k",
-    "ngram-map-k4v",
-    "ngram-mod",
-    "ngram-cache",
-)
+METHODS = SPECULATIVE_TYPES[1:]
+"""All but `none`."""
 NEEDS_DRAFT_MODEL = frozenset({"draft-simple", "draft-eagle3", "draft-dflash", "draft-dspark"})
 """Without one the server starts and never drafts. draft-mtp may use the target's own heads."""
 
