@@ -62,7 +62,7 @@ $(VENV)/.core: pyproject.toml | $(VENV)/.created
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
 	@echo "==> installing the tuner, the bundled server and the developers' tools into $(VENV)"
-	@$(PIP) install -qq -e '.[embedded,dev,report]'
+	@$(PIP) install -qq -e '.[embedded,dev,report,postgres]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.created
