@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,20 @@ import yaml
 from typer.testing import CliRunner
 
 from tuner.cli.app import build_app
+from tuner.cli.remeasuring import script_start
+from tuner.config.engine import parse_engine
+from tuner.config.workload import WorkloadConfig
+from tuner.engines.base import EngineFacts
+from tuner.engines.catalog import get_engine
+from tuner.events import ignore
+from tuner.export.bundle import start_files, write_files
+from tuner.measure.prompts import build_workload
+from tuner.measure.records import LoadPoint
+from tuner.search.bench import Bench
+from tuner.search.local_runner import LocalRunner
+from tuner.search.objective import Objective
+from tuner.search.remeasure import Contender, remeasure
+from tuner.search.sweep import sweep_of
 
 VENV = Path(os.environ.get("TUNER_VLLM_VENV", "/nowhere"))
 ROOT = Path(__file__).parents[2]
@@ -89,3 +104,28 @@ def _verified(study: str, out: Path, *how: str) -> dict[str, Any]:
     assert document["differences"] == []
     found: dict[str, Any] = json.loads((out / "manifest.json").read_text())
     return found
+
+
+def test_a_table_is_started_by_its_script_under_a_moving_load(tmp_path: Path) -> None:
+    drafting = {"speculative-config.method": "ngram",
+                "speculative-config.num_speculative_tokens": 4}  # fmt: skip
+    args = {**STUDY["engine"]["args"], **drafting}
+    engine = get_engine(parse_engine({**STUDY["engine"], "args": args, "launch_timeout": 600.0}))
+    table = engine.scheduled(engine.fixed_args(), {1: 4, 4: 0}, "")
+    assert table is not None
+    assert engine.violations(table.args, EngineFacts()) == []
+    write_files(start_files(engine, table.args, "Starts the table."), tmp_path)
+    loads = (LoadPoint(concurrency=1), LoadPoint(concurrency=4))
+    config = WorkloadConfig.model_validate({**STUDY["workload"], "load": [{"concurrency": 1}]})
+    workload = replace(build_workload(config, 0), loads=sweep_of(loads))
+    objective = Objective("output_tokens_per_s", maximize=True, load=loads[0])
+    bench = Bench(
+        "table", engine, EngineFacts(), workload, objective, 600.0, ignore, LocalRunner()
+    )
+    contender = Contender(1, "table", table.args, script_start(tmp_path))
+    (found,) = remeasure(bench, [contender], 1, tmp_path / "logs")
+    assert found.launch.loads == ["c1", "c4", "c1"]
+    assert all(value > 0 for value in found.launch.per_block)
+    assert found.effective["speculative-config.method"] == "ngram"
+    assert "schedule-dropped" not in found.effective
+    assert all(record.ok for record in found.answers)
