@@ -84,6 +84,7 @@ class TrialFinished:
     seconds: float = 0.0
     reason: str = ""
     failure: str | None = None
+    predicted: float | None = None
     warnings: tuple[str, ...] = ()
 
 

@@ -57,7 +57,7 @@ def _measured(number: int, params: dict[str, object], value: float, half: float)
         value=value,
         half_width=half,
         vs_baseline=versus,
-        predicted=value * 0.98,
+        predicted=versus * 0.98,
         acceptance_length=length,
         acceptance_per_position=[0.71, 0.52, 0.38],
         acceptance=AcceptanceRecord(length=length, rate=0.54, basis="/server_info"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tuner.cli.progress import Progress, span
+from tuner.cli.table import trial_text
 from tuner.events import (
     BlockMeasured,
     ConfirmationProgressed,
@@ -165,3 +166,13 @@ def test_a_confirmation_shows_no_time_of_the_search() -> None:
     (line,) = progress.live(100)
     assert line.split()[:2] == ["5", "launching"]
     assert line.endswith("confirmation, held-out prompts")
+
+
+def test_a_prediction_stands_beside_what_was_measured() -> None:
+    record = TrialRecord(
+        number=4, state="complete", params={"steps": 3}, value=130.0, vs_baseline=1.3,
+        predicted=1.27,
+    )  # fmt: skip
+    assert trial_text(as_finished(record)) == "steps=3, predicted 1.27x"
+    pruned = record.model_copy(update={"state": "pruned", "reason": "after block 2/6"})
+    assert trial_text(as_finished(pruned)) == "steps=3, after block 2/6"

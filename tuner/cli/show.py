@@ -75,7 +75,7 @@ def _head(study: StoredStudy, trial: TrialRecord) -> list[str]:
     if trial.value is not None:
         lines.append(_pair("value", _result(study, trial, trial.value)))
     if trial.predicted is not None:
-        lines.append(_pair("predicted", units.number(trial.predicted)))
+        lines.append(_pair("predicted", f"{units.ratio(trial.predicted)} baseline"))
     marks = [name for name in ("synthetic", "lossy", "simulated") if _is(trial, name)]
     return [*lines, *([_pair("marks", ", ".join(marks))] if marks else [])]
 

@@ -70,7 +70,8 @@ def trial_text(trial: TrialFinished) -> str:
     if trial.failure:
         named = f"{trial.failure}: {params or 'speculation off'}"
         return f"{named}; {trial.reason}" if trial.reason else named
-    return f"{params}, {trial.reason}" if trial.reason else params
+    foreseen = f", predicted {units.ratio(trial.predicted)}" if trial.predicted else ""
+    return f"{params}, {trial.reason}" if trial.reason else f"{params}{foreseen}"
 
 
 def params_text(params: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ def as_finished(record: TrialRecord) -> TrialFinished:
         seconds=record.seconds.total,
         reason=record.reason or _pruned_text(record),
         failure=record.failure,
+        predicted=record.predicted,
         warnings=tuple(record.warnings),
     )
 

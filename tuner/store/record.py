@@ -105,7 +105,8 @@ class PruneDecision(Record):
 class TrialRecord(Record):
     """All about one finished trial.
 
-    `vs_baseline` is the paired ratio, above 1 is better whatever the objective's direction.
+    `vs_baseline` is the paired ratio, above 1 is better whatever the objective's direction;
+    `predicted` is what the sampler expected it to be.
     `digest` is of the requested arguments, `effective_digest` of what the server really used.
     `cycle` is the measured time per step in seconds by part (draft, verify, other), if known.
     """
