@@ -38,6 +38,10 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(3000),
     pytest.mark.skipif(not VENV.is_dir(), reason="TUNER_VLLM_VENV names no environment"),
+    # Some twenty launches of half a minute each: more than a CI run has time for.
+    pytest.mark.skipif(
+        os.environ.get("TUNER_ALL_E2E") != "1", reason="TUNER_ALL_E2E=1 runs the long ones too"
+    ),
 ]
 STUDY: dict[str, Any] = {
     "name": "vllm-loads",
