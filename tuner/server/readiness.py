@@ -26,6 +26,8 @@ from tuner.server.process import ServerProcess
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _WATCH_S = 0.02
+_STRANGER_S = 0.25
+_NAMELESS_STRANGER_S = 5.0
 _LEAST_PATIENCE_S = 5.0
 """A health answer that takes a second or two is slow, not absent."""
 
@@ -115,6 +117,25 @@ def exit_failure(
     )
 
 
+async def lasting_stranger(look: Callable[[], int | None]) -> int | None:
+    """Who listens on a port that is not theirs, once it is certain that it is not one of ours.
+
+    Two tables of /proc are compared, and they change between two reads: a child just forked and a
+    server just dying (its descriptors are gone from /proc before its sockets are closed) look
+    like strangers for a moment. Only one who stays is a stranger.
+
+    Args:
+        look: one look: the stranger's pid, 0 for one that may not be inspected, None for nobody.
+    """
+    first_seen = time.monotonic()
+    while (stranger := look()) is not None:
+        patience = _STRANGER_S if stranger else _NAMELESS_STRANGER_S
+        if time.monotonic() - first_seen >= patience:
+            return stranger
+        await asyncio.sleep(_FIRST_PAUSE_S)
+    return None
+
+
 class _NotYet(Exception):
     """One probe did not pass; the text says which and how."""
 
@@ -192,7 +213,7 @@ class _Waiter:
             pause = min(_LONGEST_PAUSE_S, pause * 1.2)
 
     async def _ask(self, client: httpx.AsyncClient) -> str:
-        self._require_own_port()
+        await self._require_own_port()
         await self._require_health(client)
         identity = await self._require_identity(client)
         generation = self._probe.generation
@@ -200,22 +221,29 @@ class _Waiter:
         _require_200(answer)
         if not _has_text(generation.has_text, _decode(answer)):
             raise _NotYet(f"{generation.path} answered without generated text")
-        self._require_own_port()
+        await self._require_own_port()
         return identity
 
-    def _require_own_port(self) -> None:
-        port = self._process.port
-        if not ports.listening_inodes(port):
+    async def _require_own_port(self) -> None:
+        if not ports.listening_inodes(self._process.port):
             raise _NotYet("nothing listens on its port")
-        ours = [stat.id.pid for stat in self._process.members()]
-        if ports.foreign_listeners(port, ours) and self._process.poll() is None:
-            owners = sorted(ports.owner_pids(port) - set(ours))
-            who = f"process {owners[0]}" if owners else "a process that may not be inspected"
+        stranger = await lasting_stranger(self._stranger)
+        if stranger is not None:
+            who = f"process {stranger}" if stranger else "a process that may not be inspected"
             raise TrialFailure(
                 FailureKind.PORT_IN_USE,
-                f"port {port} is listened on by {who}, not by the launched server",
+                f"port {self._process.port} is listened on by {who}, not by the launched server",
                 hint="Nothing to do: the same server is launched again with another port.",
             )
+
+    def _stranger(self) -> int | None:
+        """The pid of a listener that is not ours, 0 where it may not be inspected, or None."""
+        port = self._process.port
+        ours = {stat.id.pid for stat in self._process.members()}
+        if not ports.foreign_listeners(port, ours):
+            return None
+        owners = sorted(ports.owner_pids(port) - ours)
+        return owners[0] if owners else 0
 
     async def _require_health(self, client: httpx.AsyncClient) -> None:
         older = self._probe.older_health_path
