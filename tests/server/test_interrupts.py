@@ -23,10 +23,13 @@ def test_the_exception_is_both_and_has_a_hint() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_raises_and_handlers_are_restored(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match=number.name), raise_on_signals():
-        signal.raise_signal(number)
-    assert signal.getsignal(number) == before
+    started_with = signal.signal(number, signal.default_int_handler)  # nohup ignores SIGHUP
+    try:
+        with pytest.raises(Interrupted, match=number.name), raise_on_signals():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, started_with)
 
 
 def test_further_signals_are_only_noted() -> None:
