@@ -18,6 +18,7 @@ from tuner.args import ServerArgs
 from tuner.config.engine import SglangConfig
 from tuner.config.loader import load_study
 from tuner.engines.base import Resolution
+from tuner.engines.sglang.adaptive import parse_adaptive, render_adaptive, steps_at
 from tuner.engines.sglang.canonical import canonical
 from tuner.engines.sglang.engine import SglangEngine
 from tuner.engines.sglang.facts import unknown_flags
@@ -212,3 +213,85 @@ def test_a_server_started_from_its_exported_file_is_the_measured_one(tmp_path: P
     assert effective["speculative-num-draft-tokens"] == 3
     assert effective["version"].startswith("0.5.")
     assert [drift.name for drift in adapter.drift(args, effective)] == ["disable-overlap-schedule"]
+
+
+SCHEDULES: list[dict[int, Any]] = [{1: 5, 4: 3, 16: 1, 48: 0}, {1: 2}, {1: [1, 3, 5], 8: [0, 1]}]
+ODD_FILES = ["[]", "{}", '{"x": {}}', '{"1": {}}', '{"1": {"candidate_steps": []}}',
+             '{"1": {"candidate_steps": [-1]}}', "{", '{"1": 3}',
+             '{"candidate_steps": [1], "1": {}}']  # fmt: skip
+READ = """
+import json, sys
+from sglang.srt.speculative import adaptive_spec_params as theirs
+found = []
+for path in json.load(sys.stdin):
+    try:
+        union = theirs.resolve_candidate_steps_from_config(path)
+        _, slots = theirs._load_adaptive_config(path)
+        table = theirs.AdaptiveSpeculativeParams(initial_steps=union[0], cfg_path=path)
+        steps = {batch: table.get_steps_for_batch(batch) for batch in (1, 3, 4, 20, 64)}
+        found.append([union, {k: v["candidate_steps"] for k, v in slots.items()}, steps])
+    except (ValueError, AttributeError, TypeError) as error:
+        found.append(str(error) or type(error).__name__)
+print("read:" + json.dumps(found))
+"""
+
+
+def test_adaptive_files_are_read_by_sglang_as_by_us(tmp_path: Path) -> None:
+    texts = [*(render_adaptive(schedule) for schedule in SCHEDULES), *ODD_FILES]
+    paths = [tmp_path / f"{number}.json" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    asked = json.dumps([str(path) for path in paths])
+    command = LaunchCommand((str(VENV / "bin" / "python"), "-c", READ), ENV, stdin=asked)
+    done = run_command(command, timeout_s=120)
+    line = next((x for x in done.stdout.splitlines() if x.startswith("read:")), "")
+    assert line, done.stderr[-2000:]
+    found = json.loads(line.removeprefix("read:"))
+    for text, theirs in zip(texts, found, strict=True):
+        if isinstance(theirs, str):
+            with pytest.raises(ValueError):
+                parse_adaptive(text)
+            continue
+        ours = parse_adaptive(text)
+        union, slots, steps = theirs
+        assert union == sorted({each for several in ours.values() for each in several})
+        assert {int(k): tuple(v) for k, v in slots.items()} == ours
+        assert all(each in steps_at(ours, int(batch)) for batch, each in steps.items())
+    assert sum(isinstance(theirs, str) for theirs in found) == len(ODD_FILES)
+
+
+CPU = {
+    "device": "cpu", "attention-backend": "triton", "disable-cuda-graph": True,
+    "skip-server-warmup": True, "mem-fraction-static": 0.3, "max-total-tokens": 4096,
+    "max-running-requests": 8, "speculative-draft-load-format": "dummy",
+    "speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 1,
+}  # fmt: skip
+
+
+def test_an_adaptive_table_is_resolved_launched_and_switches_its_steps(tmp_path: Path) -> None:
+    """Two steps for one request, although the server starts with one."""
+    three = {"speculative-num-steps": 2, "speculative-num-draft-tokens": 3}
+    adapter = engine(args={**CPU, **three})
+    table = adapter.scheduled(adapter.fixed_args(), {1: 2, 2: 1, 4: 0}, str(tmp_path))
+    assert table is not None
+    for name, text in table.files.items():
+        (tmp_path / name).write_text(text)
+    assert violations(table.args, adapter.parse_facts({})) == []
+    impossible = table.args.replace({"speculative-num-steps": 4})
+    found, refused = resolve(adapter, [table.args, impossible])
+    assert found.canonical == table.args
+    assert "not in the adaptive config candidate_steps" in refused.error
+    port = free_port()
+    command, log = adapter.command(table.args, port), tmp_path / "server.log"
+    with ServerProcess.launch(command, port=port, log_path=log) as server:
+        wait_ready(
+            server, adapter.probe(table.args), timeout_s=150, hard_cap_s=280,
+            classify=adapter.classify,
+        )  # fmt: skip
+        path = adapter.effective_path()
+        effective = adapter.parse_effective(httpx.get(f"{server.base_url}{path}").text)
+    assert effective["speculative-adaptive"] is True
+    assert effective["speculative-adaptive-config"] == str(tmp_path / "adaptive.json")
+    drifted = [drift.name for drift in adapter.drift(table.args, effective)]
+    assert drifted == ["disable-overlap-schedule"]
+    assert "Switch adaptive runtime state: steps 1 -> 2" in log.read_text()

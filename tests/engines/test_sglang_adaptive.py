@@ -39,9 +39,9 @@ def test_pinned_steps_are_lists_of_one() -> None:
     assert starting_steps(schedule) == 3
 
 
-def test_controller_settings_and_shared_candidates_are_read() -> None:
-    text = '{"ema_alpha": 0.3, "candidate_steps": [1, 3], "1": {}, "8": {"candidate_steps": [0]}}'
-    assert parse_adaptive(text) == {1: (1, 3), 8: (0,)}
+def test_controller_settings_are_read_over() -> None:
+    slots = '"1": {"candidate_steps": [1, 3]}, "8": {"candidate_steps": [0], "ema_alpha": 0.1}'
+    assert parse_adaptive(f'{{"ema_alpha": 0.3, {slots}}}') == {1: (1, 3), 8: (0,)}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_controller_settings_and_shared_candidates_are_read() -> None:
         ("{}", "at least one batch size"),
         ('{"x": {}}', "x must be a batch size or a controller setting"),
         ('{"1": {}}', "slot 1 must have a list candidate_steps"),
+        ('{"candidate_steps": [1], "1": {}}', "candidate_steps must be a batch size or a cont"),
         ('{"1": {"candidate_steps": []}}', "slot 1 must hold steps"),
         ('{"1": {"candidate_steps": [-1]}}', "slot 1 must hold steps"),
         ('{"1": {"candidate_steps": [true]}}', "slot 1 must hold steps"),

@@ -7,18 +7,22 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tuner.engines.base import Failure
 from tuner.errors import FailureKind, Interrupted, TrialFailure
 from tuner.server import interrupts
+from tuner.server.fake.launching import fake_probe
 from tuner.server.process import ServerProcess
-from tuner.server.readiness import ReadyReport
+from tuner.server.readiness import ReadyReport, said_last_words, wait_ready
 
 Start = Callable[..., ServerProcess]
 Ready = Callable[..., ReadyReport]
 Refused = Callable[..., TrialFailure]
+CRASHED = Failure(FailureKind.LAUNCH_CRASH, "crashed")
 
 
 def test_a_slow_health_page_is_waited_for(fake_server: Start, ready: Ready) -> None:
@@ -105,3 +109,37 @@ def test_a_server_that_dies_at_the_probe_is_noticed_at_once(
     server = fake_server({"die_at_request": 1, "die_code": 7}, ready=False)
     refused(server, timeout_s=60, hard_cap_s=60)
     assert server.poll() == 7
+
+
+def test_a_server_is_not_waited_for_after_its_last_words(
+    fake_server: Start,
+) -> None:
+    """It logged that it ends itself, then writes diagnostics for minutes."""
+    caught_code: list[int | None] = []
+    log = "RuntimeError: wrong shape\nSIGQUIT received. signum=None"
+    behaviour = {"die_at_request": 1, "dying_s": 600, "exit_log": log}
+    server = fake_server(behaviour, ready=False)
+
+    def classify(code: int | None, tail: str) -> Failure:
+        caught_code.append(code)
+        return Failure(FailureKind.DIED, tail.strip().splitlines()[-2])
+
+    with pytest.raises(TrialFailure, match="wrong shape") as caught:
+        wait_ready(
+            server,
+            replace(fake_probe(), last_words=("SIGQUIT received.",)),
+            timeout_s=60,
+            hard_cap_s=60,
+            classify=classify,
+        )
+    assert caught.value.kind is FailureKind.DIED
+    assert caught_code == [-signal.SIGKILL]
+    assert server.poll() is None
+
+
+def test_a_server_that_has_not_said_them_is_waited_for(fake_server: Start) -> None:
+    server = fake_server({"startup_log": "received a request"}, ready=False)
+    assert not said_last_words(server, ())
+    probe = replace(fake_probe(), last_words=("SIGQUIT received.",))
+    wait_ready(server, probe, timeout_s=20, hard_cap_s=40, classify=lambda code, log: CRASHED)
+    assert not said_last_words(server, probe.last_words)

@@ -22,11 +22,14 @@ from tuner.server.environments import environment_drift
 from tuner.server.headroom import require_headroom
 from tuner.server.ports import free_port
 from tuner.server.process import ServerProcess
-from tuner.server.readiness import exit_failure, wait_ready
+from tuner.server.readiness import exit_failure, said_last_words, wait_ready
 from tuner.server.watchdog import Watchdog
 
 HARD_CAP = 4.0
 """A launch may take this many times the launch timeout while its log still progresses."""
+
+CRASHED_GRACE_S = 1.0
+"""What crashed has nothing to drain; it may be writing diagnostics for minutes."""
 
 LOG_HEAD_BYTES = 262_144
 """How much of the start-up log is read for effective values."""
@@ -58,7 +61,7 @@ class LocalRunner:
         with memory_given_back(self.gpus), self._running_server(bench, plan, run) as server:
             _await_ready(bench, plan, server, run)
             with (
-                _decoded_death(bench, server),
+                _decoded_death(bench, plan, server),
                 _client(bench, plan, server) as client,
                 watch_conditions(lambda: self._own_pids(server)) as watch,
             ):
@@ -81,12 +84,17 @@ class LocalRunner:
             server = ServerProcess.launch(
                 command, port=port, log_path=run.log_path, label=f"{bench.study}:{plan.label}"
             )
+        grace_s = self.stop_grace_s
         try:
             yield server
+        except TrialFailure as failure:
+            if failure.kind in (FailureKind.DIED, FailureKind.OUT_OF_MEMORY):
+                grace_s = min(grace_s, CRASHED_GRACE_S)
+            raise
         finally:
             bench.observer(StageChanged(plan.number, "stopping"))
             with run.timing("stop"):
-                server.stop(self.stop_grace_s)
+                server.stop(grace_s)
 
 
 @contextlib.contextmanager
@@ -123,12 +131,13 @@ def _await_ready(bench: Bench, plan: LaunchPlan, server: ServerProcess, run: Ser
 
 
 @contextlib.contextmanager
-def _decoded_death(bench: Bench, server: ServerProcess) -> Iterator[None]:
+def _decoded_death(bench: Bench, plan: LaunchPlan, server: ServerProcess) -> Iterator[None]:
     """A server that died while measured is reported in the words of its own log."""
     try:
         yield
     except TrialFailure as failure:
-        decoded = exit_failure(server, bench.engine.classify)
+        is_doomed = said_last_words(server, bench.engine.probe(plan.args).last_words)
+        decoded = exit_failure(server, bench.engine.classify, is_doomed=is_doomed)
         if failure.kind is not FailureKind.DIED or decoded is None:
             raise
         out_of_memory = decoded.kind is FailureKind.OUT_OF_MEMORY
@@ -141,7 +150,9 @@ def _decoded_death(bench: Bench, server: ServerProcess) -> Iterator[None]:
 
 
 def _client(bench: Bench, plan: LaunchPlan, server: ServerProcess) -> LoadClient:
-    wire, watchdog = bench.engine.wire(plan.args), Watchdog(server)
+    last_words = bench.engine.probe(plan.args).last_words
+    watchdog = Watchdog(server, last_words=last_words)
+    wire = bench.engine.wire(plan.args)
     return LoadClient(server.base_url, wire, bench.workload, alive=watchdog.alive)
 
 

@@ -51,6 +51,8 @@ class ReadyProbe:
         identity: extracts the served model's name from that text (None: not found).
         expected_identity: names that are accepted (any of them).
         request_timeout_s: patience of one probe request.
+        last_words: what a server logs once it is sure to end itself: it is not waited for while
+            it writes its diagnostics.
     """
 
     health_path: str
@@ -60,3 +62,4 @@ class ReadyProbe:
     expected_identity: tuple[str, ...] = ()
     request_timeout_s: float = 30.0
     older_health_path: str | None = None
+    last_words: tuple[str, ...] = ()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ _LONGEST_PAUSE_S = 0.5
 _WATCH_S = 0.02
 _STRANGER_S = 0.25
 _NAMELESS_STRANGER_S = 5.0
+_LAST_WORDS_S = 0.5
+"""After its last words a server is given so long to finish its sentence, or to end."""
 _LEAST_PATIENCE_S = 5.0
 """A health answer that takes a second or two is slow, not absent."""
 
@@ -85,14 +88,16 @@ def wait_ready(
 
 
 def exit_failure(
-    process: ServerProcess, classify: Classify, patience_s: float = 0.5
+    process: ServerProcess, classify: Classify, patience_s: float = 0.5, *, is_doomed: bool = False
 ) -> TrialFailure | None:
     """Why the server's process is gone, as a failure; None while it runs.
 
     A dying server's connections break a moment before its exit code exists: `patience_s` is how
-    long to wait for one.
+    long to wait for one. `is_doomed`: it is judged as killed even if it still runs then.
     """
     code = process.wait(patience_s)
+    if code is None and is_doomed:
+        code = -signal.SIGKILL
     if code is None:
         return None
     log = process.log_tail()
@@ -115,6 +120,12 @@ def exit_failure(
     return TrialFailure(
         failure.kind, reason, hint=failure.hint, is_draft_fault=failure.is_draft_fault
     )
+
+
+def said_last_words(process: ServerProcess, words: Sequence[str]) -> bool:
+    """True when the end of a server's log holds any of these texts."""
+    tail = process.log_tail() if words else ""
+    return any(word in tail for word in words)
 
 
 async def lasting_stranger(look: Callable[[], int | None]) -> int | None:
@@ -180,6 +191,10 @@ class _Waiter:
     # ---- what ends the wait ----------------------------------------------------------------
     def _require_alive(self) -> None:
         failure = exit_failure(self._process, self._classify, patience_s=0.0)
+        if failure is None and self._progress.has_said(self._probe.last_words):
+            failure = exit_failure(
+                self._process, self._classify, patience_s=_LAST_WORDS_S, is_doomed=True
+            )
         if failure is not None:
             raise failure
 
@@ -304,6 +319,15 @@ class _LogProgress:
         self._stamp: tuple[int, int] | None = None
         self._seen = ""
         self._since = process.started_monotonic
+        self._searched: tuple[int, int] | None = None
+
+    def has_said(self, words: tuple[str, ...]) -> bool:
+        """True when the end of the log holds any of these texts; read only when it has grown."""
+        stamp = self._read_stamp() if words else None
+        if stamp == self._searched:
+            return False
+        self._searched = stamp
+        return said_last_words(self._process, words)
 
     def silent_s(self) -> float:
         """Seconds of silence."""

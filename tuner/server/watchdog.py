@@ -7,11 +7,12 @@ read is what the kernel knows of the server's processes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tuner.server import procfs
 from tuner.server.process import ServerProcess
 from tuner.server.procfs import ProcessStat
+from tuner.server.readiness import said_last_words
 
 _SAMPLE_S = 1.0
 _IDLE_S = 3.0
@@ -27,9 +28,14 @@ class Watchdog:
     """
 
     def __init__(
-        self, process: ServerProcess, clock: Callable[[], float] = time.monotonic
+        self,
+        process: ServerProcess,
+        clock: Callable[[], float] = time.monotonic,
+        last_words: Sequence[str] = (),
     ) -> None:
         self._process = process
+        self._last_words = last_words
+        self._is_doomed = False
         self._clock = clock
         self._workers = [stat for stat in process.members() if stat.id.pid != process.pid]
         self._lost: ProcessStat | None = None
@@ -50,6 +56,8 @@ class Watchdog:
         now = self._clock()
         if now - self._sampled >= _SAMPLE_S:
             self._sample(now)
+        if self._is_doomed:
+            return "the server has crashed and is about to end itself"
         if now - self._running_since >= _STOPPED_S:
             return f"the server process {self._process.pid} is stopped (SIGSTOP or a debugger)"
         if self._lost is not None and now - self._idle_since >= _IDLE_S:
@@ -79,6 +87,7 @@ class Watchdog:
         stamp = self._read_log_stamp()
         if stamp != self._log_stamp:
             self._log_stamp, self._log_grew = stamp, now
+            self._is_doomed = self._is_doomed or said_last_words(self._process, self._last_words)
         self._cpu_s, self._sampled = cpu_s, now
 
     def _read_log_stamp(self) -> tuple[int, int] | None:

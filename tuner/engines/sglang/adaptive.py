@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 _DEFAULTS = ("ema_alpha", "update_interval", "warmup_batches", "down_hysteresis",
              "up_hysteresis", "ceiling_coeff")  # fmt: skip
-"""Settings of the controller; at the top level they hold for every slot (0.5.23)."""
+"""Settings of the controller; at the top level they hold for every slot, which candidate steps
+do not (0.5.23)."""
 
 
 def render_adaptive(steps_by_batch: Mapping[int, int | Sequence[int]]) -> str:
@@ -39,15 +40,14 @@ def parse_adaptive(text: str) -> dict[int, tuple[int, ...]]:
     if not isinstance(data, dict):
         raise ValueError(f"adaptive: must be a JSON object, got {type(data).__name__}")
     found: dict[int, tuple[int, ...]] = {}
-    shared = data.get("candidate_steps")
     for key, slot in data.items():
         if key.isdigit():
-            steps = slot.get("candidate_steps", shared) if isinstance(slot, dict) else None
+            steps = slot.get("candidate_steps") if isinstance(slot, dict) else None
             if not isinstance(steps, list):
                 raise ValueError(f"adaptive: slot {key} must have a list candidate_steps")
             _check_slot(int(key), steps)
             found[int(key)] = tuple(steps)
-        elif key not in {*_DEFAULTS, "candidate_steps"}:
+        elif key not in _DEFAULTS:
             raise ValueError(f"adaptive: {key} must be a batch size or a controller setting")
     if not found:
         raise ValueError("adaptive: must have at least one batch size, got none")

@@ -22,7 +22,7 @@ from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_o
 from tuner.engines.sglang.canonical import canonical, rewritten
 from tuner.engines.sglang.chat import chat_wire, generation_check, served_model
 from tuner.engines.sglang.effective import CHANGED_BY_SPECULATION, drift_of, parse_server_info
-from tuner.engines.sglang.exits import classify
+from tuner.engines.sglang.exits import LAST_WORDS, classify
 from tuner.engines.sglang.facts import facts_from, unknown_flags
 from tuner.engines.sglang.points import with_point
 from tuner.engines.sglang.preflight import RESOLVER, parse_answer, request_of
@@ -191,6 +191,7 @@ class SglangEngine:
             expected_identity=tuple(sorted(name for name in names if name)),
             request_timeout_s=60.0,
             older_health_path="/health_generate",
+            last_words=LAST_WORDS,
         )
 
     def _model_name(self, args: ServerArgs) -> str:

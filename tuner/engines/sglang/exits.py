@@ -17,6 +17,10 @@ from tuner.errors import FailureKind as Kind
 READY_MARKER = "The server is fired up and ready to roll!"
 """Logged although it could not listen, when the warm-up is skipped (0.5.23)."""
 
+LAST_WORDS = ("SIGQUIT received. signum", "Received sigquit from a child process")
+"""Logged when a worker has crashed. 0.5.23 then waits five seconds and dumps its workers before it
+ends; older versions end at once."""
+
 _SERVED = re.compile(
     re.escape(READY_MARKER) + r'|"(?:POST /v1/\S+|GET /ready) HTTP/1\.1" 200|Decode batch'
 )

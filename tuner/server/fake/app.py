@@ -139,7 +139,7 @@ class App:
         if _reaches(behaviour.die_at_request, count) or _reaches(
             behaviour.die_at_concurrency, running
         ):
-            self._die()
+            await self._die()
         if _reaches(behaviour.worker_dies_at_request, count):
             self.end_worker()
             await asyncio.sleep(_FOREVER_S)
@@ -149,9 +149,10 @@ class App:
             truth.outcome = "silent"
             await asyncio.sleep(_FOREVER_S)
 
-    def _die(self) -> None:
+    async def _die(self) -> None:
         if self.behaviour.exit_log:
             self._log(self.behaviour.exit_log)
+        await asyncio.sleep(self.behaviour.dying_s)
         if self.behaviour.die_signal:
             os.kill(os.getpid(), signal.Signals[self.behaviour.die_signal])
         os._exit(self.behaviour.die_code)

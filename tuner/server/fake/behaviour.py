@@ -49,6 +49,7 @@ class Behaviour:
         silent_after: from this request on nothing is answered, health stays 200.
         silent_at_concurrency: the same once so many run at once.
         die_at_request, die_at_concurrency, die_signal, die_code: the process ends.
+        dying_s: it logs exit_log and lives so long before it dies, its requests unanswered.
         worker_dies_at_request: its worker ends, the front stays and hangs.
 
     Start and end:
@@ -118,6 +119,7 @@ class Behaviour:
     die_at_concurrency: int | None = None
     die_signal: str | None = None
     die_code: int = 1
+    dying_s: float = 0.0
     worker_dies_at_request: int | None = None
 
     load_s: float = 0.0
