@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,32 +13,11 @@ from tuner.errors import ConfigError, StoreError, UsageError
 from tuner.events import Event, TrialFinished
 from tuner.store.record import RecommendationRecord, TrialRecord
 
-STUDY = """\
-name: library
-engine: {kind: fake}
-space:
-  parameters:
-    steps: {flag: spec-steps, choices: [2]}
-workload:
-  prompts: {builtin: mixed}
-  blocks: 2
-  block_size: 2
-  held_out: 4
-  output_tokens: {max: 8}
-  warm_up: 1
-objective: {maximize: output_tokens_per_s}
-search: {sampler: random, pruner: none}
-confirm: {finalists: 1, rounds: 2, max_rounds: 2}
-fidelity: {compare: "off"}
-"""
-
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    path = tmp_path / "library.yaml"
-    path.write_text(STUDY)
+def study(work: Path, study_yaml: Callable[..., str]) -> Path:
+    path = work / "library.yaml"
+    path.write_text(study_yaml(name="library"))
     return path
 
 
@@ -54,8 +34,8 @@ def test_load_run_results(study: Path) -> None:
     assert done.best in done.trials
 
 
-def test_mistakes_raise(study: Path) -> None:
-    study.write_text(STUDY.replace("blocks: 2", "blocks: two"))
+def test_mistakes_raise(study: Path, study_yaml: Callable[..., str]) -> None:
+    study.write_text(study_yaml(workload={"blocks": "two"}))
     with pytest.raises(ConfigError) as caught:
         api.load_study(study)
     assert caught.value.problems[0].path == "workload.blocks"

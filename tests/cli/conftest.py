@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.store.database import StudyMeta, open_store
+from tuner.store.place import note_place, place_of
 from tuner.store.record import (
     AcceptanceRecord,
     ArgsRecord,
@@ -209,3 +211,23 @@ def keep_baseline() -> RecommendationRecord:
 def document() -> dict[str, object]:
     """What a study's row holds about how it was made."""
     return {"fields": {"objective": "maximize output_tokens_per_s", "objective.at": "c1"}}
+
+
+@pytest.fixture
+def stored(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trials: list[TrialRecord],
+    recommendation: RecommendationRecord,
+    document: dict[str, object],
+) -> str:
+    """The name of a finished study under results/ of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    place = place_of("kimi", None)
+    with open_store(place.url, create=True) as store:
+        store.save_study_meta(StudyMeta("kimi", "kimi", 1, "2026-11-02T09:00:00Z", document))
+        for trial in trials:
+            store.save_trial("kimi", trial)
+        store.save_recommendation("kimi", recommendation)
+    note_place(place)
+    return "kimi"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +22,14 @@ from tuner.cli.app import ORDER, build_app
 from tuner.cli.options import study_names, trial_numbers
 from tuner.cli.output import error_lines, finite, fold, table_lines
 from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
-from tuner.store.database import StudyMeta, open_store
-from tuner.store.place import note_place, place_of
-from tuner.store.record import RecommendationRecord, TrialRecord
+from tuner.store.database import open_store
+from tuner.store.place import place_of
 
+Tuner = Callable[..., Any]
 HEAVY = (
     "optuna", "pydantic", "sqlalchemy", "numpy", "yaml", "httpx", "psutil", "rich",
     "optuna_dashboard",
 )  # fmt: skip
-
-
-@pytest.fixture
-def stored(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    trials: list[TrialRecord],
-    recommendation: RecommendationRecord,
-    document: dict[str, Any],
-) -> str:
-    """The name of a finished study under results/ of the current folder."""
-    monkeypatch.chdir(tmp_path)
-    place = place_of("kimi", None)
-    with open_store(place.url, create=True) as store:
-        store.save_study_meta(StudyMeta("kimi", "kimi", 1, "2026-11-02T09:00:00Z", document))
-        for trial in trials:
-            store.save_trial("kimi", trial)
-        store.save_recommendation("kimi", recommendation)
-    note_place(place)
-    return "kimi"
-
-
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -92,7 +69,7 @@ def test_every_command_has_an_example() -> None:
         assert "Example: tuner " in (info.callback.__doc__ or ""), info.callback.__name__
 
 
-def test_a_wrong_option_is_a_usage_error() -> None:
+def test_a_wrong_option_is_a_usage_error(tuner: Tuner) -> None:
     found = tuner("show", "--nonsense")
     assert found.exit_code == 2
     assert "--nonsense" in found.stderr
@@ -147,7 +124,7 @@ def test_json_never_holds_nan() -> None:
     assert finite(nested) == {"a": None, "b": [1.5, None], "c": [True, None]}
 
 
-def test_show_by_name(stored: str) -> None:
+def test_show_by_name(tuner: Tuner, stored: str) -> None:
     found = tuner("show", stored)
     assert found.exit_code == 0
     assert found.stderr == ""
@@ -156,14 +133,14 @@ def test_show_by_name(stored: str) -> None:
     assert "Recommended: trial 5, 1.38x baseline [1.36, 1.40]." in lines
 
 
-def test_show_json_is_one_document(stored: str) -> None:
+def test_show_json_is_one_document(tuner: Tuner, stored: str) -> None:
     found = tuner("show", stored, "--json")
     assert len(json.loads(found.stdout)["trials"]) == 7
     only = json.loads(tuner("show", stored, "3", "--json").stdout)
     assert only["trials"][0]["failure"] == "out_of_memory"
 
 
-def test_compare_by_name(stored: str) -> None:
+def test_compare_by_name(tuner: Tuner, stored: str) -> None:
     assert "Trial 5 is better" in tuner("compare", stored, "5", "0").stdout
     found = json.loads(tuner("compare", stored, "5", "0", "--json").stdout)
     assert found["verdict"] == "better"
@@ -185,7 +162,7 @@ def test_dashboard_prints_its_address_and_ends_on_control_c(stored: str) -> None
     assert json.loads(document)["url"].startswith("http://127.0.0.1:")
 
 
-def test_a_misspelt_study_creates_nothing(stored: str, tmp_path: Path) -> None:
+def test_a_misspelt_study_creates_nothing(tuner: Tuner, stored: str, tmp_path: Path) -> None:
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     found = tuner("show", "kimy")
     assert found.exit_code == 2
@@ -194,7 +171,7 @@ def test_a_misspelt_study_creates_nothing(stored: str, tmp_path: Path) -> None:
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
 
-def test_schema_is_json_schema() -> None:
+def test_schema_is_json_schema(tuner: Tuner) -> None:
     both = json.loads(tuner("schema").stdout)
     assert set(both) == {"study", "space"}
     for kind, document in both.items():
@@ -250,7 +227,9 @@ def test_trial_numbers_are_completed(stored: str, tmp_path: Path) -> None:
     assert complete("") == complete("unknown") == []
 
 
-def test_no_command_is_cut_short_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_is_cut_short_in_the_list(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for arguments in ((), ("draft",), ("probe",)):
         assert "..." not in tuner(*arguments, "--help").stdout.partition("Commands:")[2]

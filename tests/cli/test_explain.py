@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.cli.explaining import explanation_lines
 from tuner.cli.simulating import simulated
 from tuner.errors import UsageError
 from tuner.insight.leverage import explain
-from tuner.store.database import StudyMeta, open_store
 from tuner.store.record import RecommendationRecord, TrialRecord
 from tuner.store.stored import StoredStudy
 
+Tuner = Callable[..., Any]
 Golden = Callable[[str, str], None]
 
 
@@ -49,30 +47,7 @@ def test_simulated_studies_say_so(study: StoredStudy) -> None:
 
 
 # ---- the commands ----------------------------------------------------------------------------
-@pytest.fixture
-def stored(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    trials: list[TrialRecord],
-    recommendation: RecommendationRecord,
-    document: dict[str, Any],
-) -> Path:
-    """A folder with the study `kimi` under results/."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "results" / "kimi").mkdir(parents=True)
-    with open_store("sqlite:///results/kimi/study.db", create=True) as store:
-        store.save_study_meta(StudyMeta("kimi", "kimi", 1, "2026-11-02T09:00:00Z", document))
-        for trial in trials:
-            store.save_trial("kimi", trial)
-        store.save_recommendation("kimi", recommendation)
-    return tmp_path
-
-
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
-
-
-def test_explain_prints_one_document(stored: Path) -> None:
+def test_explain_prints_one_document(tuner: Tuner, stored: str) -> None:
     found = tuner("explain", "kimi", "--json")
     assert found.exit_code == 0, found.stderr
     document = json.loads(found.stdout)
@@ -82,23 +57,23 @@ def test_explain_prints_one_document(stored: Path) -> None:
     assert document["conclusion"].startswith("Largest lever: better draft")
 
 
-def test_report_writes_one_file(stored: Path) -> None:
+def test_report_writes_one_file(tuner: Tuner, stored: str) -> None:
     pytest.importorskip("plotly")
     found = tuner("report", "kimi", "--json")
     assert found.exit_code == 0, found.stderr
-    path = stored / json.loads(found.stdout)["file"]
+    path = Path(json.loads(found.stdout)["file"])
     assert path.name == "kimi-report.html"
     assert "Recommended: trial 5" in path.read_text(encoding="utf-8")
 
 
-def test_simulating_needs_the_study_file(stored: Path) -> None:
+def test_simulating_needs_the_study_file(tuner: Tuner, stored: str) -> None:
     found = tuner("explain", "kimi", "--simulate")
     assert found.exit_code == 2
     assert "must be given as its study file" in found.stderr
 
 
 def test_only_engines_that_know_synthetic_acceptance_simulate(
-    stored: Path, study: StoredStudy
+    stored: str, study: StoredStudy
 ) -> None:
     bare = explain(StoredStudy("demo", [study.trials[0]], None, [], study.document))
     with pytest.raises(UsageError, match="must have a lever that changes acceptance, got none"):

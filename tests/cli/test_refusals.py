@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
-
+Tuner = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 STUDY = """\
 name: demo
@@ -32,10 +31,6 @@ WRAPPER = '#!/bin/sh\n{first}exec {python} "$@"\n'
 OTHER_VERSION = 'case "$*" in *--version) echo "fake 9.9"; exit;; esac\n'
 
 
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
-
-
 def write_program(first: str = "") -> None:
     path = Path("python")
     path.write_text(WRAPPER.format(first=first, python=sys.executable))
@@ -48,7 +43,7 @@ def write_study(old: str = "", new: str = "") -> None:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def measured(tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finished study whose engine and model are files of this folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -59,7 +54,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.exit_code == 0, found.stderr
 
 
-def refused() -> list[str]:
+def refused(tuner: Tuner) -> list[str]:
     """The differences that `tuner run` lists; it must not have launched anything."""
     before = sorted(Path("results").rglob("server.log"))
     found = tuner("run", "demo.yaml")
@@ -76,7 +71,7 @@ def refused() -> list[str]:
 
 
 def test_every_change_is_named_and_new_starts_afresh(
-    measured: None, monkeypatch: pytest.MonkeyPatch
+    tuner: Tuner, measured: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {
         ("choices: [2]", "choices: [2, 3]"): ["space.parameters.steps"],
@@ -87,33 +82,33 @@ def test_every_change_is_named_and_new_starts_afresh(
     }
     for (old, new), fields in changes.items():
         write_study(old, new)
-        listed = refused()
+        listed = refused(tuner)
         assert {line.split(":")[0] for line in listed} >= set(fields), (new, listed)
         assert all(": stored " in line and ", now " in line for line in listed)
 
     write_study()
     Path("weights.bin").write_bytes(b"other weights")
-    (line,) = refused()
+    (line,) = refused(tuner)
     assert line.startswith("fingerprint.model: stored ")
     Path("weights.bin").write_bytes(b"weights")
 
     write_program(OTHER_VERSION)
-    (line,) = refused()
+    (line,) = refused(tuner)
     assert line.startswith("fingerprint.engine: stored fake ")
     assert line.endswith(", now fake fake 9.9")
     write_program()
 
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
-    assert refused() == ["fingerprint.env.NCCL_P2P_DISABLE: stored absent, now 1"]
+    assert refused(tuner) == ["fingerprint.env.NCCL_P2P_DISABLE: stored absent, now 1"]
     monkeypatch.setenv("NCCL_TOKEN", "hunter2")  # a secret is neither compared nor shown
-    assert refused() == ["fingerprint.env.NCCL_P2P_DISABLE: stored absent, now 1"]
+    assert refused(tuner) == ["fingerprint.env.NCCL_P2P_DISABLE: stored absent, now 1"]
 
     again = tuner("run", "demo.yaml", "--new")
     assert again.exit_code == 0, again.stderr
     assert Path("results/demo/generation-2/trials/0000/record.json").is_file()
 
 
-def test_what_does_not_change_a_measurement_may_change(measured: None) -> None:
+def test_what_does_not_change_a_measurement_may_change(tuner: Tuner, measured: None) -> None:
     write_study("budget: {launches: 1}", "budget: {launches: 1, wall: 5h}")
     Path("demo.yaml").write_text(Path("demo.yaml").read_text().replace("random", "grid"))
     found = tuner("run", "demo.yaml")

@@ -3,54 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.cli.regression import RegressionReport, regression_lines
 from tuner.errors import Difference
 from tuner.measure.statistics import Interval
 
-ROOT = Path(__file__).parents[2]
-STUDY = """\
-name: fleet
-engine:
-  kind: fake
-  behaviour: {step_ms: 4, acceptance: [0.95], answer_tokens: 20}
-space:
-  parameters:
-    steps: {flag: spec-steps, choices: [4]}
-workload:
-  prompts: {builtin: mixed}
-  blocks: 2
-  block_size: 2
-  held_out: 4
-  output_tokens: {max: 20}
-  warm_up: 1
-objective: {maximize: output_tokens_per_s}
-search: {sampler: random, pruner: none}
-confirm: {finalists: 1, rounds: 2, max_rounds: 2}
-fidelity: {compare: "off"}
-"""
+Tuner = Callable[..., Any]
+ENGINE = {"behaviour": {"step_ms": 4, "acceptance": [0.95], "answer_tokens": 20}}
 ALLOW = ("--unconfirmed", "--allow", "simulated")
 
 
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
+@pytest.fixture(scope="module")
+def fleet_yaml(study_yaml: Callable[..., str]) -> Callable[..., str]:
+    """The study's text, its engine changed."""
+
+    def write(**engine: Any) -> str:
+        parameters = {"steps": {"flag": "spec-steps", "choices": [4]}}
+        return study_yaml(
+            name="fleet", engine={**ENGINE, **engine}, space={"parameters": parameters},
+            workload={"output_tokens": {"max": 20}},
+        )  # fmt: skip
+
+    return write
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def fleet(
+    tuner: Tuner,
+    tmp_path_factory: pytest.TempPathFactory,
+    at_work_in: Callable[..., AbstractContextManager[Path]],
+    fleet_yaml: Callable[..., str],
+) -> Iterator[Path]:
     """A study whose best is trial 1, with bundles of the best and of the baseline."""
-    folder = tmp_path_factory.mktemp("fleet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
-        (folder / "fleet.yaml").write_text(STUDY)
+    with at_work_in(tmp_path_factory.mktemp("fleet")) as folder:
+        (folder / "fleet.yaml").write_text(fleet_yaml())
         assert tuner("run", "fleet.yaml").exit_code == 0
         for name, number in (("best", "1"), ("slow", "0")):
             done = tuner("export", "fleet", "--trial", number, "--out", name, *ALLOW)
@@ -76,14 +68,14 @@ def _recommend(folder: Path) -> None:
         store.save_recommendation("fleet", found.model_copy(update=chosen))
 
 
-def test_the_recommended_server_itself_needs_no_launch(fleet: Path) -> None:
+def test_the_recommended_server_itself_needs_no_launch(tuner: Tuner, fleet: Path) -> None:
     done = tuner("check-regression", "best", "--against", "fleet", "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["ok"], document["launches"]) == (0, True, 0)
     assert document["against"] == "fleet's trial 1, the same server"
 
 
-def test_a_bundle_that_fell_behind_fails(fleet: Path) -> None:
+def test_a_bundle_that_fell_behind_fails(tuner: Tuner, fleet: Path) -> None:
     done = tuner("check-regression", "slow", "--against", "fleet.yaml", "--rounds", "3", "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["ok"]) == (1, False), document
@@ -91,7 +83,9 @@ def test_a_bundle_that_fell_behind_fails(fleet: Path) -> None:
     assert document["launches"] == 3
 
 
-def test_without_a_study_todays_gain_is_held_against_the_confirmed_one(fleet: Path) -> None:
+def test_without_a_study_todays_gain_is_held_against_the_confirmed_one(
+    tuner: Tuner, fleet: Path
+) -> None:
     done = tuner("check-regression", "best", "--rounds", "2", "--json")
     document = json.loads(done.stdout)
     assert document["against"] == "its confirmed gain"
@@ -99,11 +93,13 @@ def test_without_a_study_todays_gain_is_held_against_the_confirmed_one(fleet: Pa
     assert document["ratio"] > 1.2  # 1.5 is written there; the fake gains threefold
 
 
-def test_what_cannot_be_compared_is_refused(fleet: Path) -> None:
+def test_what_cannot_be_compared_is_refused(
+    tuner: Tuner, fleet: Path, fleet_yaml: Callable[..., str]
+) -> None:
     refused = tuner("check-regression", "slow")
     assert refused.exit_code == 2
     assert "must have a confirmed gain over the baseline" in refused.stderr
-    (fleet / "other.yaml").write_text(STUDY.replace("kind: fake", "kind: fake\n  model: other"))
+    (fleet / "other.yaml").write_text(fleet_yaml(model="other"))
     other = tuner("check-regression", "slow", "--against", "other.yaml")
     assert other.exit_code == 2
     assert "--against: must be a study of fake fake, got fake other" in other.stderr

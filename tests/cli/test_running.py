@@ -6,53 +6,27 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.cli.running import ending_lines
 from tuner.store.record import RecommendationRecord, TrialRecord
 from tuner.store.stored import StoredStudy
 
-ROOT = Path(__file__).parents[2]
-
-STUDY = """\
-name: demo
-engine:
-  kind: fake
-space:
-  parameters:
-    steps: {flag: spec-steps, choices: [2]}
-workload:
-  prompts: {builtin: mixed}
-  blocks: 2
-  block_size: 2
-  held_out: 4
-  output_tokens: {max: 8}
-  warm_up: 1
-objective: {maximize: output_tokens_per_s}
-search: {sampler: random, pruner: none}
-confirm: {finalists: 1, rounds: 2, max_rounds: 2}
-fidelity: {compare: "off"}
-"""
+Tuner = Callable[..., Any]
+StudyYaml = Callable[..., str]
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
-    (tmp_path / "demo.yaml").write_text(STUDY)
+def study(work: Path, study_yaml: StudyYaml) -> str:
+    (work / "demo.yaml").write_text(study_yaml())
     return "demo.yaml"
 
 
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
-
-
-def test_a_study_runs_resumes_and_is_confirmed(study: str) -> None:
+def test_a_study_runs_resumes_and_is_confirmed(tuner: Tuner, study: str) -> None:
     found = tuner("run", study)
     assert found.exit_code == 0, found.stderr
     assert found.stdout.startswith("Recommended (simulated): ")
@@ -80,15 +54,14 @@ def test_a_study_runs_resumes_and_is_confirmed(study: str) -> None:
     assert "must be measured on a real server" in refused.stderr
 
 
-def test_confirming_what_never_ran_is_refused(study: str) -> None:
+def test_confirming_what_never_ran_is_refused(tuner: Tuner, study: str) -> None:
     found = tuner("confirm", study)
     assert found.exit_code == 2
     assert "Run the study first." in found.stderr
 
 
-def test_control_c_leaves_with_the_resume_command(study: str, tmp_path: Path) -> None:
-    slow = STUDY.replace("  kind: fake\n", "  kind: fake\n  behaviour: {load_s: 60}\n")
-    (tmp_path / "demo.yaml").write_text(slow)
+def test_control_c_leaves_with_the_resume_command(work: Path, study_yaml: StudyYaml) -> None:
+    (work / "demo.yaml").write_text(study_yaml(engine={"behaviour": {"load_s": 60}}))
     command = [sys.executable, "-m", "tuner", "run", "demo.yaml", "--verbose"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:
@@ -112,10 +85,10 @@ def test_a_real_study_ends_with_what_to_do_next(
     )
 
 
-def test_a_study_without_a_feasible_server_says_so_everywhere(study: str) -> None:
-    path = Path(study)
-    objective = 'objective: {maximize: output_tokens_per_s, constraints: ["ttft_p95_ms <= 0.001"]}'
-    path.write_text(STUDY.replace("objective: {maximize: output_tokens_per_s}", objective))
+def test_a_study_without_a_feasible_server_says_so_everywhere(
+    tuner: Tuner, study: str, study_yaml: StudyYaml
+) -> None:
+    Path(study).write_text(study_yaml(objective={"constraints": ["ttft_p95_ms <= 0.001"]}))
     found = tuner("run", study, "--json")
     assert found.exit_code == 1
     assert found.stderr.splitlines()[-2:] == [

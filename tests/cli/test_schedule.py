@@ -8,51 +8,40 @@ the machine that runs these tests; tests/search/test_schedule.py plays that.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
-
-ROOT = Path(__file__).parents[2]
-STUDY = """\
-name: loads
-engine:
-  kind: fake
-  behaviour:
-    {step_ms: 4, acceptance: [0.9], verify_cost: 0.05, verify_load: 15, answer_tokens: 20}
-space:
-  parameters:
-    steps: {flag: spec-steps, choices: [4]}
-workload:
-  prompts: {builtin: mixed}
-  blocks: 2
-  block_size: 3
-  held_out: 6
-  output_tokens: {max: 20}
-  warm_up: 1
-  load: [{concurrency: 1}, {concurrency: 4}]
-objective: {maximize: output_tokens_per_s, at: {concurrency: 1}}
-search: {sampler: random, pruner: none}
-confirm: {finalists: 1, rounds: 2, max_rounds: 2}
-"""
-
-
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
+Tuner = Callable[..., Any]
+LOADS: dict[str, Any] = {
+    "name": "loads",
+    "engine": {"behaviour": {
+        "step_ms": 4, "acceptance": [0.9], "verify_cost": 0.05, "verify_load": 15,
+        "answer_tokens": 20,
+    }},
+    "space": {"parameters": {"steps": {"flag": "spec-steps", "choices": [4]}}},
+    "workload": {
+        "block_size": 3, "held_out": 6, "output_tokens": {"max": 20},
+        "load": [{"concurrency": 1}, {"concurrency": 4}],
+    },
+    "objective": {"at": {"concurrency": 1}},
+    "fidelity": {"compare": "greedy_text"},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def study(
+    tuner: Tuner,
+    tmp_path_factory: pytest.TempPathFactory,
+    at_work_in: Callable[..., AbstractContextManager[Path]],
+    study_yaml: Callable[..., str],
+) -> Iterator[Path]:
     """A study at two loads with its schedule, really run, once for all tests."""
-    folder = tmp_path_factory.mktemp("schedule")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
-        (folder / "loads.yaml").write_text(STUDY)
+    with at_work_in(tmp_path_factory.mktemp("schedule")) as folder:
+        (folder / "loads.yaml").write_text(study_yaml(**LOADS))
         early = tuner("confirm", "loads.yaml", "--schedule")
         assert early.exit_code != 0
         done = tuner("run", "loads.yaml")
@@ -63,14 +52,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def schedule_of(study: Path) -> dict[str, Any]:
+def schedule_of(tuner: Tuner, study: Path) -> dict[str, Any]:
     document = json.loads(tuner("show", "loads", "--json").stdout)
     found: dict[str, Any] = document["recommendation"]["schedule"]
     return found
 
 
-def test_depths_are_confirmed_at_each_load_and_the_table_is_measured(study: Path) -> None:
-    schedule = schedule_of(study)
+def test_depths_are_confirmed_at_each_load_and_the_table_is_measured(
+    tuner: Tuner, study: Path
+) -> None:
+    schedule = schedule_of(tuner, study)
     depths = {step["load"]: step["depth"] for step in schedule["steps"]}
     assert depths == {"c1": 4, "c4": 0}
     assert schedule["sweep"] == ["c1", "c4", "c1"]
@@ -80,7 +71,7 @@ def test_depths_are_confirmed_at_each_load_and_the_table_is_measured(study: Path
     assert schedule["is_simulated"]
 
 
-def test_trials_are_not_named(study: Path) -> None:
+def test_trials_are_not_named(tuner: Tuner, study: Path) -> None:
     refused = tuner("confirm", "loads.yaml", "1", "--schedule")
     assert refused.exit_code == 2
     assert "--schedule: must come without trials, got 1." in refused.stderr
@@ -95,14 +86,14 @@ def test_it_is_said_in_words(study: Path) -> None:
     ]  # fmt: skip
 
 
-def test_measuring_it_again_launches_nothing_new(study: Path) -> None:
+def test_measuring_it_again_launches_nothing_new(tuner: Tuner, study: Path) -> None:
     before = sorted((study / "results" / "loads" / "confirm").iterdir())
     done = tuner("confirm", "loads.yaml", "--schedule", "--json")
     assert done.exit_code == 0, done.stderr
     assert sorted((study / "results" / "loads" / "confirm").iterdir()) == before
 
 
-def test_the_table_is_exported_and_verified(study: Path, tmp_path: Path) -> None:
+def test_the_table_is_exported_and_verified(tuner: Tuner, study: Path, tmp_path: Path) -> None:
     out = tmp_path / "table"
     refused = tuner("export", "loads", "--for", "schedule", "--out", str(out))
     assert refused.exit_code == 2

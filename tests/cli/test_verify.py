@@ -6,50 +6,34 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.export.manifest import sha256
 
-ROOT = Path(__file__).parents[2]
-STUDY = """\
-name: demo
-engine:
-  kind: fake
-  behaviour: {step_ms: 3, acceptance: [0.9], answer_tokens: 24}
-space:
-  parameters:
-    steps: {flag: spec-steps, choices: [2]}
-workload:
-  prompts: {builtin: mixed}
-  blocks: 2
-  block_size: 2
-  held_out: 4
-  output_tokens: {max: 24}
-  warm_up: 1
-objective: {maximize: output_tokens_per_s}
-search: {sampler: random, pruner: none}
-confirm: {finalists: 1, rounds: 2, max_rounds: 2}
-"""
+Tuner = Callable[..., Any]
 Edit = Callable[[dict[str, Any]], None]
 
 
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
-
-
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def exported(
+    tuner: Tuner,
+    tmp_path_factory: pytest.TempPathFactory,
+    at_work_in: Callable[..., AbstractContextManager[Path]],
+    study_yaml: Callable[..., str],
+) -> Iterator[Path]:
     """A bundle of a study that was really run, once for all tests."""
-    folder = tmp_path_factory.mktemp("verify")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("PYTHONPATH", str(ROOT))  # servers are started from this folder
-        (folder / "demo.yaml").write_text(STUDY)
+    engine = {"behaviour": {"step_ms": 3, "acceptance": [0.9], "answer_tokens": 24}}
+    with at_work_in(tmp_path_factory.mktemp("verify")) as folder:
+        study = study_yaml(
+            engine=engine,
+            workload={"output_tokens": {"max": 24}},
+            fidelity={"compare": "greedy_text"},
+        )
+        (folder / "demo.yaml").write_text(study)
         done = tuner("run", "demo.yaml")
         assert done.exit_code == 0, done.stderr
         done = tuner("export", "demo", "--out", "bundle", "--trial", "1",
@@ -79,7 +63,7 @@ def bundle(exported: Path, tmp_path: Path) -> Callable[..., Path]:
     return copy
 
 
-def verified(folder: Path, *more: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
+def verified(tuner: Tuner, folder: Path, *more: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Exit code, the document, and its checks by name."""
     done = tuner("verify", str(folder), "--json", *more)
     assert done.stdout, done.stderr
@@ -109,8 +93,8 @@ def noisy(manifest: dict[str, Any]) -> None:
     manifest["evidence"]["launches"] = {"server": [[v * f for v in first] for f in spread]}
 
 
-def test_an_unchanged_server_is_verified(bundle: Callable[..., Path]) -> None:
-    code, document, checks = verified(bundle(noisy))
+def test_an_unchanged_server_is_verified(tuner: Tuner, bundle: Callable[..., Path]) -> None:
+    code, document, checks = verified(tuner, bundle(noisy))
     assert (code, document["ok"], document["against"]) == (0, True, "record")
     assert document["low"] < 1 < document["high"]
     assert document["launches"] == 1
@@ -120,6 +104,7 @@ def test_an_unchanged_server_is_verified(bundle: Callable[..., Path]) -> None:
 
 
 def test_a_slower_server_with_other_answers_and_values_is_not(
+    tuner: Tuner,
     bundle: Callable[..., Path],
 ) -> None:
     def faster_then(manifest: dict[str, Any]) -> None:
@@ -132,7 +117,7 @@ def test_a_slower_server_with_other_answers_and_values_is_not(
     def answered(line: dict[str, Any]) -> None:
         line["answers"] = ["something else"] * 2
 
-    code, document, checks = verified(bundle(faster_then, answered))
+    code, document, checks = verified(tuner, bundle(faster_then, answered))
     assert (code, document["ok"]) == (1, False)
     assert document["ratio"] == pytest.approx(1 / 3, rel=0.5)
     assert {check["ok"] for check in checks.values()} == {False}
@@ -141,6 +126,7 @@ def test_a_slower_server_with_other_answers_and_values_is_not(
 
 
 def test_another_machine_is_judged_only_against_a_baseline_there(
+    tuner: Tuner,
     bundle: Callable[..., Path],
 ) -> None:
     def elsewhere(manifest: dict[str, Any]) -> None:
@@ -151,7 +137,7 @@ def test_another_machine_is_judged_only_against_a_baseline_there(
     assert refused.exit_code == 4
     assert "gpus: stored 8 x Another GPU, 96 GiB" in refused.stderr
     assert "Add --baseline" in refused.stderr
-    code, document, checks = verified(folder, "--baseline")
+    code, document, checks = verified(tuner, folder, "--baseline")
     assert (code, document["against"], document["launches"]) == (0, "baseline", 2)
     assert document["ratio"] > 1.2
     assert [each["field"] for each in document["differences"]] == ["gpus"]
@@ -160,6 +146,7 @@ def test_another_machine_is_judged_only_against_a_baseline_there(
 
 
 def test_a_changed_file_is_refused_before_anything_is_launched(
+    tuner: Tuner,
     bundle: Callable[..., Path],
 ) -> None:
     folder = bundle()
@@ -170,7 +157,7 @@ def test_a_changed_file_is_refused_before_anything_is_launched(
 
 
 def test_a_server_that_does_not_start_is_the_engines_fault(
-    bundle: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuner: Tuner, bundle: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "python"
     program.write_text(
@@ -185,7 +172,7 @@ def test_a_server_that_does_not_start_is_the_engines_fault(
 
 
 def test_an_engine_that_is_not_there_is_named(
-    bundle: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    tuner: Tuner, bundle: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROGRAM", "/nowhere/python")
     failed = tuner("verify", str(bundle()))
@@ -193,14 +180,16 @@ def test_an_engine_that_is_not_there_is_named(
     assert "/nowhere/python" in failed.stderr
 
 
-def test_a_bundle_without_evidence_says_what_is_missing(bundle: Callable[..., Path]) -> None:
+def test_a_bundle_without_evidence_says_what_is_missing(
+    tuner: Tuner, bundle: Callable[..., Path]
+) -> None:
     folder = bundle(lambda manifest: manifest.pop("evidence"))
     refused = tuner("verify", str(folder))
     assert refused.exit_code == 3
     assert "must hold prompts.jsonl and how it was measured" in refused.stderr
 
 
-def test_the_lines_say_every_finding(bundle: Callable[..., Path]) -> None:
+def test_the_lines_say_every_finding(tuner: Tuner, bundle: Callable[..., Path]) -> None:
     done = tuner("verify", str(bundle(noisy)))
     first, *lines = done.stdout.splitlines()
     assert first == "The bundle is what was measured."

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.cli.remeasuring import script_start
 from tuner.config.engine import parse_engine
 from tuner.config.workload import WorkloadConfig
@@ -32,6 +31,7 @@ from tuner.search.objective import Objective
 from tuner.search.remeasure import Contender, remeasure
 from tuner.search.sweep import sweep_of
 
+Tuner = Callable[..., Any]
 VENV = Path(os.environ.get("TUNER_VLLM_VENV", "/nowhere"))
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -69,12 +69,8 @@ STUDY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
-
-
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def study(tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loads.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
     done = tuner("run", "loads.yaml")
@@ -82,8 +78,10 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "loads.yaml"
 
 
-def test_a_bundle_and_a_table_are_served_and_verified(study: str, tmp_path: Path) -> None:
-    _verified(study, tmp_path / "one", "--trial", "1", "--unconfirmed")
+def test_a_bundle_and_a_table_are_served_and_verified(
+    tuner: Tuner, study: str, tmp_path: Path
+) -> None:
+    _verified(tuner, study, tmp_path / "one", "--trial", "1", "--unconfirmed")
     done = tuner("confirm", study, "--schedule", "--json")
     assert done.exit_code == 0, done.stderr
     schedule = json.loads(done.stdout)["recommendation"]["schedule"]
@@ -91,12 +89,12 @@ def test_a_bundle_and_a_table_are_served_and_verified(study: str, tmp_path: Path
         pytest.skip(f"this machine gives no table: {schedule['reasons']} {schedule['steps']}")
     spec = schedule["server_args"]["flags"]["speculative-config"]
     assert spec["num_speculative_tokens"] == 4
-    manifest = _verified(study, tmp_path / "table", "--for", "schedule", "--unconfirmed",
+    manifest = _verified(tuner, study, tmp_path / "table", "--for", "schedule", "--unconfirmed",
                          "--allow", "unfaithful")  # fmt: skip
     assert manifest["confirmed"]["sweep"] == ["c1", "c4", "c1"]
 
 
-def _verified(study: str, out: Path, *how: str) -> dict[str, Any]:
+def _verified(tuner: Tuner, study: str, out: Path, *how: str) -> dict[str, Any]:
     done = tuner("export", study, "--out", str(out), *how)
     assert done.exit_code == 0, done.stderr
     done = tuner("verify", str(out), "--json")

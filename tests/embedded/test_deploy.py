@@ -12,17 +12,12 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from tuner.cli.app import build_app
 from tuner.server.ports import free_port
 
+Tuner = Callable[..., Any]
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
-
-
-def tuner(*arguments: str) -> Any:
-    return CliRunner().invoke(build_app(), list(arguments), prog_name="tuner")
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def study(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_from_a_study_to_a_verified_server(
-    study: str, tmp_path: Path, wait_for: Callable[..., httpx.Response]
+    tuner: Tuner, study: str, tmp_path: Path, wait_for: Callable[..., httpx.Response]
 ) -> None:
     done = tuner("run", study)
     assert done.exit_code == 0, done.stderr
@@ -64,7 +59,7 @@ def test_from_a_study_to_a_verified_server(
     # A trial that looked slower than the baseline, as one may on a busy machine, is no finalist.
     assert len(manifest["evidence"]["launches"].get("server", [])) in (0, 2)
     _ask(folder, wait_for)
-    _verify(folder)
+    _verify(tuner, folder)
 
 
 def _ask(folder: Path, wait_for: Callable[..., httpx.Response]) -> None:
@@ -89,7 +84,7 @@ def _ask(folder: Path, wait_for: Callable[..., httpx.Response]) -> None:
     assert answer["usage"]["completion_tokens"] > 0
 
 
-def _verify(folder: Path) -> None:
+def _verify(tuner: Tuner, folder: Path) -> None:
     """The same server with the same answers; how fast is the machine's business here."""
     done = tuner("verify", str(folder), "--json")
     document = json.loads(done.stdout)

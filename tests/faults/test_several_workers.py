@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import uuid
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
-
-from tuner.store.urls import parse_url
 
 
 @pytest.fixture
-def shared_study(real_study: Any) -> Iterator[Any]:
-    """The study on a fresh database, dropped afterwards."""
-    server = os.environ.get("TUNER_POSTGRES_URL")
-    if not server:
-        pytest.skip("TUNER_POSTGRES_URL names no server")
-    admin = create_engine(parse_url(server).url, isolation_level="AUTOCOMMIT")
-    name = f"tuner_test_{uuid.uuid4().hex[:12]}"
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    url = parse_url(server).url.set(database=name)
-    real_study.url = url.render_as_string(hide_password=False)
-    try:
-        yield real_study
-    finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
+def shared_study(real_study: Any, postgres_url: str) -> Any:
+    """The study on a fresh database."""
+    real_study.url = postgres_url
+    return real_study
 
 
 def test_a_killed_workers_trial_is_given_back_and_one_worker_confirms(shared_study: Any) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from tuner.measure.records import Block, LoadPoint, RequestRecord
 from tuner.store.database import Store, StudyMeta, open_store
 from tuner.store.record import ArgsRecord, LoadPointRecord, Seconds, TrialRecord
-from tuner.store.urls import parse_url
 
 
 @pytest.fixture
@@ -73,21 +69,3 @@ def make_block() -> Callable[..., Block]:
         return Block(index, LoadPoint(concurrency=1), 1.0, 2.5, records, 0.125, ("a note",))
 
     return make
-
-
-@pytest.fixture
-def postgres_url() -> Iterator[str]:
-    """A fresh database on the server of TUNER_POSTGRES_URL, dropped afterwards."""
-    server = os.environ.get("TUNER_POSTGRES_URL")
-    if not server:
-        pytest.skip("TUNER_POSTGRES_URL names no server")
-    admin = create_engine(parse_url(server).url, isolation_level="AUTOCOMMIT")
-    name = f"tuner_test_{uuid.uuid4().hex[:12]}"
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    try:
-        yield parse_url(server).url.set(database=name).render_as_string(hide_password=False)
-    finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()

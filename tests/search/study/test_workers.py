@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
 from tuner.errors import HostError, UsageError
 from tuner.search.sampling import make_suggester
@@ -30,7 +29,6 @@ from tuner.store import presence
 from tuner.store.database import Store, open_store
 from tuner.store.owner import Owner, current_owner
 from tuner.store.place import place_of
-from tuner.store.urls import parse_url
 
 GPUS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 
@@ -150,23 +148,6 @@ def test_devices_are_split_among_servers_that_start_together() -> None:
 
 
 # ---- on PostgreSQL ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def postgres_url() -> Iterator[str]:
-    server = os.environ.get("TUNER_POSTGRES_URL")
-    if not server:
-        pytest.skip("TUNER_POSTGRES_URL names no server")
-    admin = create_engine(parse_url(server).url, isolation_level="AUTOCOMMIT")
-    name = f"tuner_test_{uuid.uuid4().hex[:12]}"
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    try:
-        yield parse_url(server).url.set(database=name).render_as_string(hide_password=False)
-    finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
 
 
 @contextmanager
