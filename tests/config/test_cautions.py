@@ -96,7 +96,10 @@ def test_the_rest_of_the_study(tmp_path: Path) -> None:
     assert [line.split(": ", 2)[1:] for line in found] == [
         ["space", "has no parameters; only the baseline is measured"],
         ["workload.held_out", "is 0; nothing can be confirmed, so nothing is recommended"],
-        ["workload.temperature", "is above 0; sampled outputs cannot be compared"],
+        [
+            "workload.temperature",
+            "is above 0; answers are compared as distributions",
+        ],
         [
             "workload.cache",
             "keeps the prompt cache; repeated prompts make ttft look better than it is",

@@ -17,19 +17,30 @@ def register(app: typer.Typer) -> None:
     app.command("check-regression")(check_regression)
 
 
+TARGETS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--for",
+        help="Further files: compose, kubernetes, systemd; schedule: the table of depths "
+        "by load instead of a single server.",
+    ),
+]
+RUNNING = Annotated[
+    str,
+    typer.Option(
+        metavar="OLD",
+        help="Write nothing; show what changes against a running server: its command line, "
+        "script, YAML, JSON or bundle.",
+    ),
+]
+
+
 def export(
     study: STUDY,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where to; default: results/NAME/deploy.")
     ] = None,
-    targets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--for",
-            help="Further files: compose, kubernetes, systemd; schedule: the table of depths "
-            "by load instead of a single server.",
-        ),
-    ] = None,
+    targets: TARGETS = None,
     trial: Annotated[
         int | None,
         typer.Option(help="Another trial than the recommended.", autocompletion=trial_numbers),
@@ -45,14 +56,7 @@ def export(
         int,
         typer.Option(min=1, help="kubernetes: spread it over nodes with a LeaderWorkerSet."),
     ] = 1,
-    diff: Annotated[
-        str,
-        typer.Option(
-            metavar="OLD",
-            help="Write nothing; show what changes against a running server: its command line, "
-            "script, YAML, JSON or bundle.",
-        ),
-    ] = "",
+    diff: RUNNING = "",
     as_json: JSON = False,
 ) -> None:
     """Write the recommended server as files that start it.

@@ -76,7 +76,10 @@ def _study_cautions(config: StudyConfig, space: MergedSpace) -> Iterator[tuple[s
     if config.workload.held_out == 0:
         yield "workload.held_out", "is 0; nothing can be confirmed, so nothing is recommended"
     if config.workload.temperature > 0 and config.fidelity.compare != "off":
-        yield "workload.temperature", "is above 0; sampled outputs cannot be compared"
+        yield (
+            "workload.temperature",
+            "is above 0; answers are compared as distributions",
+        )
     if config.workload.cache == "keep":
         yield (
             "workload.cache",

@@ -11,7 +11,6 @@ from pathlib import Path
 PREFIX = "shipped:"
 SPACES = "search_spaces"
 STUDIES = "studies"
-SCHEMAS = "schema"
 DOCS = "docs"
 
 _PACKAGE = Path(__file__).resolve().parent.parent

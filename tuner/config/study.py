@@ -125,7 +125,8 @@ class FidelityConfig(Frozen):
     """Whether outputs are compared with the baseline's, and how strictly."""
 
     compare: Literal["greedy_text", "off"] = Field(
-        default="greedy_text", description="Compare texts at temperature 0, or nothing."
+        default="greedy_text",
+        description="Texts (above temperature 0: their distributions), or nothing.",
     )
     tolerance: Literal["calibrated", "strict"] = Field(
         default="calibrated",

@@ -9,6 +9,7 @@ from typing import Any
 from tuner.args import ServerArgs
 from tuner.errors import ExportRefused
 from tuner.store.record import (
+    FAITHFUL,
     FinalistRecord,
     RecommendationRecord,
     ScheduleRecord,
@@ -22,7 +23,6 @@ UNFAITHFUL = "unfaithful"
 ALLOWANCES = (UNCONFIRMED, SYNTHETIC, SIMULATED, UNFAITHFUL)
 
 _MEASURED = ("baseline", "complete", "pruned", "reused")
-_FAITHFUL = ("match", "not checked", "off")
 _REASONS = {
     UNCONFIRMED: (
         "must be confirmed on held-out prompts, got only the search's own measurement",
@@ -160,7 +160,7 @@ def choose_schedule(
         UNCONFIRMED: schedule.verdict != "use",
         SYNTHETIC: trial.is_synthetic,
         SIMULATED: trial.is_simulated or schedule.is_simulated,
-        UNFAITHFUL: schedule.fidelity not in _FAITHFUL,
+        UNFAITHFUL: schedule.fidelity not in FAITHFUL,
     }
     needed = [name for name in ALLOWANCES if facts[name]]
     _refuse(f"study {study}, schedule", needed, allow, _REASONS | _SCHEDULE_REASONS)
@@ -205,7 +205,7 @@ def needed_allowances(
         UNCONFIRMED: not (is_recommended or proven),
         SYNTHETIC: trial.is_synthetic,
         SIMULATED: trial.is_simulated or simulated,
-        UNFAITHFUL: finalist is not None and finalist.fidelity not in _FAITHFUL,
+        UNFAITHFUL: finalist is not None and finalist.fidelity not in FAITHFUL,
     }
     return [name for name in ALLOWANCES if facts[name]]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuner.measure.distributions import fisher_less, normal_quantile
+from tuner.measure.distributions import fisher_less, t_quantile
 from tuner.measure.records import RequestRecord
 
 _ALPHA = 0.01
@@ -107,8 +107,8 @@ def compare_distributions(
 ) -> FidelityVerdict:
     """Judge sampled answers (temperature above 0): length, finish reasons, repetition.
 
-    Texts differ by chance then; a shift of these by more than chance (two-sided 1 % each, over
-    prompts) says that the output distribution changed.
+    Texts differ by chance then; a shift of these by more than chance (paired t-test, two-sided
+    1 % each, over prompts) says that the output distribution changed.
     """
     ours = {record.prompt_id: record for record in other if record.ok}
     pairs = [(r, ours[r.prompt_id]) for r in reference if r.ok and r.prompt_id in ours]
@@ -149,5 +149,5 @@ def _is_shifted(values: Sequence[tuple[float, float]]) -> bool:
     gaps = np.array([after - before for before, after in values])
     error = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
     if error == 0:
-        return bool(gaps.mean() != 0)
-    return bool(abs(gaps.mean()) / error > normal_quantile(1 - _ALPHA / 2))
+        return bool(gaps.mean() != 0) and 2.0 ** (1 - len(gaps)) < _ALPHA
+    return bool(abs(gaps.mean()) / error > t_quantile(1 - _ALPHA / 2, len(gaps) - 1))

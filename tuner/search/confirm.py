@@ -18,12 +18,12 @@ from tuner.config.study import ConfirmConfig, FidelityConfig
 from tuner.errors import TrialFailure
 from tuner.events import ConfirmationProgressed
 from tuner.measure.checks import check_measurement
-from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.metrics import summarize
 from tuner.measure.noise import LaunchNoise, rounds_needed
 from tuner.measure.records import Block, LoadPoint, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.candidates import Candidates
+from tuner.search.faithful import Compared, faithfulness
 from tuner.search.history import History
 from tuner.search.launching import run_launch
 from tuner.search.recommend import UNKNOWN_NOISE, Finalist, Verdict, decide
@@ -277,21 +277,13 @@ def answers_of(campaign: Campaign, trial: int, round_: int) -> list[RequestRecor
 
 
 def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfig) -> str:
-    """Whether a finalist answers like the baseline: `match`, `off`, or what differs.
+    """Whether a finalist answers like the baseline, see `faithfulness`.
 
     The control is the baseline against itself in the next round: the noise floor of the machine.
     """
-    if config.compare == "off":
-        return "off"
     reference, again = answers_of(campaign, 0, 0), answers_of(campaign, 0, 1)
-    answers = answers_of(campaign, finalist.trial, 0)
-    if not reference or not again or not answers:
-        return "not checked"
-    control = compare_outputs(reference, again)
-    found = verdict(
-        compare_outputs(reference, answers), control, is_strict=config.tolerance == "strict"
-    )
-    return "match" if found.ok else found.text
+    found = Compared(reference, again, answers_of(campaign, finalist.trial, 0))
+    return faithfulness(found, config, campaign.bench.workload.sampling.temperature)
 
 
 # ---- the end -------------------------------------------------------------------------------

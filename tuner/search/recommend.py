@@ -21,11 +21,10 @@ from tuner.measure.statistics import (
     robust_center,
 )
 from tuner.search.objective import Objective
-from tuner.store.record import ConfirmationLaunch, FinalistRecord
+from tuner.store.record import FAITHFUL, ConfirmationLaunch, FinalistRecord
 
 LEVEL = 0.95
 UNKNOWN_NOISE = LaunchNoise(math.nan, 0)
-FAITHFUL = ("match", "not checked", "off")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from tuner.config.loader import LoadedStudy
 from tuner.engines.depths import DepthTable
 from tuner.errors import EngineError, UsageError
 from tuner.events import Observer, ignore
-from tuner.measure.fidelity import compare_outputs, verdict
 from tuner.measure.records import LoadPoint, RequestRecord
 from tuner.measure.statistics import Interval
 from tuner.search.confirm import Campaign, run_round
@@ -26,6 +25,7 @@ from tuner.search.depth_choice import (
     searched_gains,
     worth_confirming,
 )
+from tuner.search.faithful import Compared, faithfulness
 from tuner.search.loop import announce
 from tuner.search.recording import args_record
 from tuner.search.session import Session, open_session
@@ -234,20 +234,10 @@ def table_of(ladder: Ladder, choices: Mapping[LoadPoint, Choice], folder: str) -
 
 
 def fidelity_of(ladder: Ladder, first: Campaign, second: Campaign) -> str:
-    """Whether the table answers as the baseline does: `match`, `off`, or what differs."""
+    """Whether the table answers as the baseline does, see `faithfulness`."""
     config = ladder.session.loaded.config.fidelity
-    if config.compare == "off":
-        return "off"
-    reference, again = answers(first, 0, 0), answers(first, 0, 1)
-    mine = answers(second, TABLE, 0)
-    if not reference or not again or not mine:
-        return "not checked"
-    found = verdict(
-        compare_outputs(reference, mine),
-        compare_outputs(reference, again),
-        is_strict=config.tolerance == "strict",
-    )
-    return "match" if found.ok else found.text
+    found = Compared(answers(first, 0, 0), answers(first, 0, 1), answers(second, TABLE, 0))
+    return faithfulness(found, config, first.bench.workload.sampling.temperature)
 
 
 def answers(campaign: Campaign, trial: int, round_: int) -> list[RequestRecord]:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from tuner.store.plain import dump_json
 
 RECORD_VERSION = 1
+FAITHFUL = ("match", "alike", "not checked", "off")
+"""What `fidelity` says of answers that do not differ from the baseline's, or were not compared."""
 
 State = Literal["baseline", "complete", "pruned", "failed", "infeasible", "reused"]
 

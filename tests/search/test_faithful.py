@@ -1,0 +1,98 @@
+"""What a record says of a server's answers: texts at temperature 0, distributions above it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuner.config.study import FidelityConfig
+from tuner.measure.records import RequestRecord
+from tuner.search.faithful import Compared, faithfulness
+from tuner.store.record import FAITHFUL
+
+CALIBRATED, STRICT, OFF = (
+    FidelityConfig(),
+    FidelityConfig(tolerance="strict"),
+    FidelityConfig(compare="off"),
+)
+
+
+def launch(texts: list[str]) -> list[RequestRecord]:
+    return [
+        RequestRecord(
+            f"p{n}", "qa", 0.0, 0.0, 0.1, 0.2, 0.2, (0.1, 0.2), 5, len(text.split()), None,
+            "stop", "", text,
+        )
+        for n, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def sampled(seed: int, length: float = 40.0, words: int = 500) -> list[RequestRecord]:
+    draw = np.random.default_rng(seed)
+    sizes = [max(4, int(draw.normal(length, 5))) for _ in range(48)]
+    return launch([" ".join(f"w{draw.integers(words)}" for _ in range(size)) for size in sizes])
+
+
+SAME = launch([f"the answer number {n} is always this one" for n in range(48)])
+PARTED = launch([f"no {n}: something else from the first word on" for n in range(48)])
+
+
+@pytest.mark.parametrize(
+    ("found", "config", "temperature", "said"),
+    [
+        (Compared(SAME, SAME, SAME), CALIBRATED, 0.0, "match"),
+        (Compared(SAME, SAME, SAME), STRICT, 0.0, "match"),
+        (Compared(SAME, SAME, PARTED), OFF, 0.0, "off"),
+        (Compared(SAME, SAME, []), CALIBRATED, 0.0, "not checked"),
+        (Compared([], SAME, SAME), CALIBRATED, 0.0, "not checked"),
+        (Compared(SAME, [], SAME), CALIBRATED, 0.7, "not checked"),
+        (Compared(sampled(1), sampled(2), sampled(3)), CALIBRATED, 0.7, "alike"),
+        (Compared(sampled(1), sampled(2), sampled(3)), OFF, 0.7, "off"),
+    ],
+)
+def test_what_counts_as_faithful(
+    found: Compared, config: FidelityConfig, temperature: float, said: str
+) -> None:
+    assert faithfulness(found, config, temperature) == said
+    assert said in FAITHFUL
+
+
+@pytest.mark.parametrize(
+    ("found", "config", "temperature", "said"),
+    [
+        (Compared(SAME, SAME, PARTED), CALIBRATED, 0.0, "0 of 48 answers are identical"),
+        (Compared(SAME, SAME, [*SAME[:47], PARTED[47]]), STRICT, 0.0, "47 of 48 answers"),
+        (Compared(sampled(1), sampled(2), sampled(3)), STRICT, 0.7, "0 of 48 answers"),
+        (Compared(sampled(1), sampled(2), sampled(3, length=60)), CALIBRATED, 0.7, "length"),
+        (Compared(sampled(1), sampled(2), sampled(3, words=2)), CALIBRATED, 0.7, "repetition"),
+    ],
+)
+def test_what_does_not(
+    found: Compared, config: FidelityConfig, temperature: float, said: str
+) -> None:
+    text = faithfulness(found, config, temperature)
+    assert said in text
+    assert text not in FAITHFUL
+
+
+def test_sampled_texts_that_all_differ_are_not_called_a_match() -> None:
+    """Every text differs in the control too, so a comparison of texts could never find a fault."""
+    broken = Compared(sampled(1), sampled(2), launch(["no no no no no no"] * 48))
+    assert faithfulness(broken, CALIBRATED, 0.8) not in FAITHFUL
+
+
+def test_a_baseline_launch_that_was_itself_odd_accuses_nobody() -> None:
+    odd = sampled(5, length=60)
+    assert faithfulness(Compared(odd, sampled(2), sampled(3)), CALIBRATED, 0.7) == "alike"
+    assert faithfulness(Compared(sampled(2), odd, sampled(3)), CALIBRATED, 0.7) == "alike"
+
+
+def test_few_sampled_answers_are_seldom_called_different() -> None:
+    """Student's t, not the normal: with three prompts, chance alone must not be a mismatch."""
+
+    def few(seed: int) -> list[RequestRecord]:
+        return sampled(seed)[:3]
+
+    cases = [Compared(few(n), few(n + 1000), few(n + 2000)) for n in range(60)]
+    alike = [faithfulness(case, CALIBRATED, 0.7) == "alike" for case in cases]
+    assert sum(alike) >= 58
