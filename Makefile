@@ -31,7 +31,7 @@ install: $(VENV)/.dev
 
 test: lint | $(MODEL)
 	@echo "==> tests (end-to-end tests on SGLang and vLLM are not among them: see .ci/run)"
-	@$(BIN)/python -m pytest -q -m "not e2e"
+	@$(BIN)/python tools/run_tests.py -q -m "not e2e"
 
 lint: $(VENV)/.dev
 	@echo "==> ruff check, ruff format, mypy"
