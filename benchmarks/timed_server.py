@@ -63,8 +63,7 @@ class TimedServer:
             "choices": [
                 {
                     "index": 0,
-                    "delta": {"role": "assistant", "content": text},
-                    "text": text,
+                    "delta": {"content": text},
                     "logprobs": None,
                     "finish_reason": "length" if is_last else None,
                 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import selectors
+import select
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
-_CHUNK = 16384
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+_CHUNK = 65536
+_TIMESTAMPNS = 35  # SO_TIMESTAMPNS on Linux; the socket module does not name it
+_STAMP_SPACE = socket.CMSG_SPACE(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +40,37 @@ class Connection:
     meanwhile, which is no fault of the next request.
     """
 
-    __slots__ = ("_is_connected", "_pending", "_registered", "_selector", "is_reused", "sock")
+    __slots__ = ("_epoll", "_is_connected", "_pending", "_registered", "fd", "is_reused", "sock")
 
-    def __init__(self, address: Address, selector: selectors.BaseSelector) -> None:
-        self._selector = selector
+    def __init__(self, address: Address, epoll: select.epoll) -> None:
+        self._epoll = epoll
         self._registered = 0
         self._pending: memoryview = memoryview(b"")
         self._is_connected = False
         self.is_reused = False
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.fd = self.sock.fileno()
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, _TIMESTAMPNS, 1)
         code = self.sock.connect_ex((address.host, address.port))
         if code not in (0, errno.EINPROGRESS):
             self.sock.close()
             raise OSError(code, "cannot connect")
 
-    def send(self, payload: bytes, owner: object) -> None:
-        """Begin sending; events of this connection come back with `owner`. Raises OSError."""
+    def send(self, payload: bytes) -> None:
+        """Begin sending; events come back under `fd`. Raises OSError."""
         self._pending = memoryview(payload)
         if self._is_connected:
             self._write()
-        self._watch(READ | WRITE if self._pending or not self._is_connected else READ, owner)
+        self._watch(_READ | _WRITE if self._pending or not self._is_connected else _READ)
 
-    def on_writable(self, owner: object) -> None:
-        """Finish connecting, send what is left. Raises OSError."""
+    def on_event(self, mask: int) -> None:
+        """Finish connecting, send what is left, if the event allows it. Raises OSError."""
+        if mask == _READ:
+            return
         if not self._is_connected:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -70,33 +78,39 @@ class Connection:
             self._is_connected = True
         self._write()
         if not self._pending:
-            self._watch(READ, owner)
+            self._watch(_READ)
 
-    def receive(self) -> bytes | None:
-        """Bytes that have arrived; b"" when the peer closed, None when nothing is there.
+    def receive(self) -> tuple[bytes, bytes]:
+        """Bytes that have arrived, and the kernel's stamp of their arrival (b"": it gave none).
 
-        Raises OSError when the connection is broken.
+        No bytes mean that the peer has closed. Raises BlockingIOError when nothing is there,
+        another OSError when the connection is broken.
         """
-        try:
-            return self.sock.recv(_CHUNK)
-        except BlockingIOError:
-            return None
+        data, notes, _, _ = self.sock.recvmsg(_CHUNK, _STAMP_SPACE)
+        if notes:
+            _, kind, stamp = notes[0]
+            if kind == _TIMESTAMPNS and len(stamp) == 16:
+                return data, stamp
+        return data, b""
 
     def rest(self) -> None:
         """Stop watching an idle connection."""
         self.is_reused = True
-        self._watch(0, None)
+        self._watch(0)
 
     def is_stale(self) -> bool:
         """True when an idle connection was closed by the peer, or holds unexpected bytes."""
         try:
-            return self.receive() is not None
+            self.sock.recv(1)
+        except BlockingIOError:
+            return False
         except OSError:
-            return True
+            pass
+        return True
 
     def close(self) -> None:
         """Close; idempotent."""
-        self._watch(0, None)
+        self._watch(0)
         self.sock.close()
 
     def _write(self) -> None:
@@ -107,11 +121,11 @@ class Connection:
                 return
             self._pending = self._pending[sent:]
 
-    def _watch(self, mask: int, owner: object) -> None:
+    def _watch(self, mask: int) -> None:
         if mask and self._registered:
-            self._selector.modify(self.sock, mask, owner)
+            self._epoll.modify(self.fd, mask)
         elif mask:
-            self._selector.register(self.sock, mask, owner)
+            self._epoll.register(self.fd, mask)
         elif self._registered:
-            self._selector.unregister(self.sock)
+            self._epoll.unregister(self.fd)
         self._registered = mask

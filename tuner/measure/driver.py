@@ -1,14 +1,14 @@
 """Owns the event loop that drives requests over sockets and notices when they stop moving.
 
-One thread, one selector: what became readable in one turn is first read, then parsed, and all
-of it carries the time of the turn, so that parsing one stream does not delay another's clock.
+One thread, one poller. What arrived carries the kernel's time of its arrival, or, where there is
+none, the time of the turn that found it: parsing one stream never delays another's clock.
 It knows bytes, times and patience; what a prompt or an answer is belongs to the exchange.
 """
 
 from __future__ import annotations
 
 import contextlib
-import selectors
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 
 from tuner.config.workload import TimeoutsConfig
 from tuner.errors import FailureKind, TrialFailure
-from tuner.measure.connection import WRITE, Address, Connection
+from tuner.measure.connection import Address, Connection
 from tuner.measure.exchange import CountTokens, Exchange, Job
 from tuner.measure.http1 import MalformedAnswer
+from tuner.measure.poller import Poller
 from tuner.measure.records import RequestRecord
 from tuner.measure.wire import Wire
 
@@ -26,6 +27,7 @@ _TURN_S = 0.05
 _ALIVE_EVERY_S = 0.25
 _LINGER_S = 0.25
 _GRACE_S = 1.0
+_RECENT = 0.1
 
 Alive = Callable[[], str | None]
 OnDone = Callable[[RequestRecord], None]
@@ -80,7 +82,8 @@ class Server:
 class Driver:
     """Drives one list of jobs. `records` grow as requests end, also when the run is cut short.
 
-    Of `turns_s` seconds in the loop, `waited_s` were spent waiting for the server.
+    Of `turns_s` seconds in the loop, `waited_s` were spent waiting for the server. Garbage is not
+    collected meanwhile: a collection stops the client for milliseconds.
     """
 
     server: Server
@@ -91,15 +94,23 @@ class Driver:
     peak_in_flight: int = 0
     start_s: float = 0.0
     turns_s: float = 0.0
-    waited_s: float = 0.0
-    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
-    _flights: list[Flight] = field(default_factory=list)
+    _poller: Poller = field(init=False)
+    _flights: dict[int, Flight] = field(default_factory=dict)
     _idle: list[Connection] = field(default_factory=list)
     _waiting: deque[tuple[float, Job]] = field(default_factory=deque)
     _freed: deque[float] = field(default_factory=deque)
     _alive_s: float = 0.0
     _watched_s: float = 0.0
+    _request_s: float = 0.0
     _is_suspect: bool = False
+
+    def __post_init__(self) -> None:
+        self._poller = Poller(self.clock)
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of the loop spent waiting for the server."""
+        return self._poller.waited_s
 
     def run(self, jobs: Sequence[Job], pace: Pace) -> None:
         """Send all jobs and receive all answers. Raises TrialFailure(STALLED or DIED)."""
@@ -137,12 +148,11 @@ class Driver:
         exchange = Exchange(job, self.server.wire, due_s, now)
         try:
             connection = self._connection()
-            flight = Flight(exchange, connection)
-            connection.send(job.payload, flight)
+            connection.send(job.payload)
         except OSError as error:
             self._finish(exchange, f"the request could not be sent: {error}")
             return
-        self._flights.append(flight)
+        self._flights[connection.fd] = Flight(exchange, connection)
         self.peak_in_flight = max(self.peak_in_flight, len(self._flights))
 
     def _connection(self) -> Connection:
@@ -151,7 +161,7 @@ class Driver:
             if not connection.is_stale():
                 return connection
             connection.close()
-        return Connection(self.server.address, self._selector)
+        return Connection(self.server.address, self._poller.epoll)
 
     # ---- receiving -------------------------------------------------------------------------
     def _wait_s(self, pace: Pace) -> float:
@@ -160,31 +170,25 @@ class Driver:
         return min(_TURN_S, max(0.0, self._waiting[0][0] - self.clock()))
 
     def _receive(self, wait_s: float) -> None:
+        poller = self._poller
         asked = self.clock()
-        ready = self._selector.select(wait_s)
-        now = self.clock()
-        self.waited_s += now - asked
+        ready = poller.wait(wait_s, is_exact=wait_s < _TURN_S)
         if not ready:
-            self.lateness.add(now - asked - wait_s)
-            return
-        arrived: list[tuple[Flight, bytes]] = []
-        for key, mask in ready:
-            self._read(key.data, mask, now, arrived)
-        for flight, data in arrived:
-            self._take(flight, data, now)
+            self.lateness.add(poller.now - asked - wait_s)
+        for fd, mask in ready:
+            self._serve(self._flights[fd], mask)
 
-    def _read(
-        self, flight: Flight, mask: int, now: float, arrived: list[tuple[Flight, bytes]]
-    ) -> None:
+    def _serve(self, flight: Flight, mask: int) -> None:
+        connection, poller = flight.connection, self._poller
         try:
-            if mask & WRITE:
-                flight.connection.on_writable(flight)
-            data = flight.connection.receive()
-        except OSError as error:
-            self._broken(flight, f"the connection broke: {error}", now)
+            connection.on_event(mask)
+            data, stamp = connection.receive()
+        except BlockingIOError:
             return
-        if data is not None:
-            arrived.append((flight, data))
+        except OSError as error:
+            self._broken(flight, f"the connection broke: {error}", poller.now)
+            return
+        self._take(flight, data, poller.arrived_s(stamp) if stamp else poller.now)
 
     def _take(self, flight: Flight, data: bytes, now: float) -> None:
         exchange = flight.exchange
@@ -206,8 +210,7 @@ class Driver:
         """A broken connection; a reused one is no sign of trouble: the request is sent again."""
         exchange = flight.exchange
         if flight.connection.is_reused and not exchange.has_answer_bytes:
-            flight.connection.close()
-            self._flights.remove(flight)
+            self._drop(flight)
             self._resend(exchange)
             return
         self._is_suspect = True
@@ -215,20 +218,24 @@ class Driver:
 
     def _resend(self, exchange: Exchange) -> None:
         try:
-            flight = Flight(exchange, Connection(self.server.address, self._selector))
-            flight.connection.send(exchange.job.payload, flight)
+            connection = Connection(self.server.address, self._poller.epoll)
+            connection.send(exchange.job.payload)
         except OSError as error:
             self._finish(exchange, f"the request could not be sent: {error}")
             return
-        self._flights.append(flight)
+        self._flights[connection.fd] = Flight(exchange, connection)
+
+    def _drop(self, flight: Flight) -> None:
+        del self._flights[flight.connection.fd]
+        flight.connection.close()
 
     def _land(self, flight: Flight, cut: str = "", at: float | None = None) -> None:
-        self._flights.remove(flight)
         if flight.exchange.is_complete and flight.exchange.keeps_alive and not cut:
+            del self._flights[flight.connection.fd]
             flight.connection.rest()
             self._idle.append(flight.connection)
         else:
-            flight.connection.close()
+            self._drop(flight)
         self._finish(flight.exchange, cut, at)
 
     def _finish(self, exchange: Exchange, cut: str, at: float | None = None) -> None:
@@ -237,6 +244,7 @@ class Driver:
         record = exchange.record(now, cut, self.server.count_tokens)
         self.records.append(record)
         self._freed.append(now)
+        self._request_s += _RECENT * (now - exchange.sent_s - self._request_s)
         self.on_done(record)
 
     # ---- watching --------------------------------------------------------------------------
@@ -245,13 +253,14 @@ class Driver:
         if now - self._watched_s < _TURN_S:
             return
         self._watched_s = now
+        self._poller.pace(self._request_s)
         if now - self._alive_s >= (_TURN_S if self._is_suspect else _ALIVE_EVERY_S):
             self._alive_s = now
             self._check_alive()
         patience = self.server.patience
         if now - self.start_s > patience.block:
             raise _stalled("the block", patience.block)
-        for flight in tuple(self._flights):
+        for flight in tuple(self._flights.values()):
             self._check_patience(flight, now)
 
     def _check_alive(self) -> None:
@@ -281,21 +290,24 @@ class Driver:
 
     @contextlib.contextmanager
     def _closing(self) -> Iterator[None]:
-        cut = "given up"
+        cut, collects = "given up", gc.isenabled()
+        gc.disable()
         try:
             yield
         except TrialFailure as failure:
             cut = failure.reason
             raise
         finally:
-            for flight in tuple(self._flights):
+            for flight in tuple(self._flights.values()):
                 flight.connection.close()
                 self.records.append(flight.exchange.record(self.clock(), cut))
             self._flights.clear()
             for connection in self._idle:
                 connection.close()
             self._idle.clear()
-            self._selector.close()
+            self._poller.close()
+            if collects:
+                gc.enable()
 
 
 def _stalled(what: str, patience_s: float) -> TrialFailure:

@@ -14,6 +14,7 @@ import orjson
 
 from tuner.measure.http1 import AnswerReader
 from tuner.measure.records import Prompt, RequestRecord
+from tuner.measure.template import EventTemplate
 from tuner.measure.wire import Delta, Wire, error_text
 
 NO_USAGE = "the server reported no usage"
@@ -42,6 +43,7 @@ class Exchange:
         "_output_tokens",
         "_prompt_tokens",
         "_reader",
+        "_template",
         "_text",
         "_wire",
         "done_s",
@@ -59,6 +61,7 @@ class Exchange:
         self.last_event_s: float | None = None
         self._wire = wire
         self._reader = AnswerReader()
+        self._template = EventTemplate()
         self._chunk_s: list[float] = []
         self._text: list[str] = []
         self._prompt_tokens: int | None = None
@@ -91,7 +94,13 @@ class Exchange:
     def take(self, data: bytes, now: float) -> None:
         """Take bytes of the answer that arrived at `now`. Raises MalformedAnswer."""
         for payload in self._reader.feed(data):
-            self._event(payload, now)
+            text = self._template.text(payload)
+            if text:
+                self.last_event_s = now
+                self._chunk_s.append(now)
+                self._text.append(text)
+            else:
+                self._event(payload, now)
 
     def end_of_input(self, now: float) -> None:
         """The server closed the connection."""
@@ -154,6 +163,8 @@ class Exchange:
             self._error = self._error or f"an event could not be read ({error}): {shown}"
             return
         self._apply(delta, now)
+        if delta.text:
+            self._template.learn(payload, delta, self._wire.parse)
 
     def _apply(self, delta: Delta, now: float) -> None:
         if delta.error:

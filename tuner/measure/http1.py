@@ -26,6 +26,7 @@ class AnswerReader:
     """
 
     __slots__ = (
+        "_is_between_chunks",
         "_is_chunked",
         "_is_stream",
         "_left",
@@ -45,6 +46,7 @@ class AnswerReader:
         self._line = b""
         self._plain = b""
         self._is_chunked = False
+        self._is_between_chunks = False
         self._is_stream = False
         self._left: int | None = None
 
@@ -55,12 +57,17 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes in; returns payloads of complete events. Raises MalformedAnswer."""
+        if self._is_between_chunks and (payload := _lone_event(data)):
+            return [payload]
         self._raw = self._raw + data if self._raw else data
         if self.status == 0 and not self._read_head():
             return []
         body = self._unchunk() if self._is_chunked else self._unframe()
         if self._is_stream:
-            return self._events(body)
+            events = self._events(body)
+            at_rest = not (self._raw or self._line or self.is_complete)
+            self._is_between_chunks = self._is_chunked and at_rest
+            return events
         self._plain = (self._plain + body)[:_MAX_PLAIN_BODY]
         return []
 
@@ -79,7 +86,10 @@ class AnswerReader:
             return False
         first, *lines = self._raw[:end].decode("latin-1").split("\r\n")
         self._raw = self._raw[end + 4 :]
-        self.status = _status(first)
+        status = _status(first)
+        if status < 200:  # "100 Continue" and the like: the answer is still to come
+            return self._read_head()
+        self.status = status
         self._apply(first, dict(_header(line) for line in lines))
         return True
 
@@ -93,6 +103,9 @@ class AnswerReader:
         closes = headers.get("connection", "").lower() == "close" or first.startswith("HTTP/1.0")
         self.keeps_alive = is_framed and not closes
         self.is_complete = self._left == 0
+        coding = headers.get("content-encoding", "identity")
+        if coding != "identity":
+            raise MalformedAnswer(f"the answer is compressed ({coding}), which was not asked for")
 
     def _unchunk(self) -> bytes:
         raw, out, at = self._raw, [], 0
@@ -102,11 +115,13 @@ class AnswerReader:
                 break
             size = _chunk_size(raw[at:end])
             stop = end + 2 + size
+            if not size:
+                self.is_complete, at = _ends(raw, end, at)
+                break
             if len(raw) < stop + 2:
                 break
             out.append(raw[end + 2 : stop])
             at = stop + 2
-            self.is_complete = size == 0
         self._raw = raw[at:]
         return b"".join(out) if len(out) != 1 else out[0]
 
@@ -125,6 +140,20 @@ class AnswerReader:
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
 
 
+def _lone_event(data: bytes) -> bytes:
+    """The payload of bytes that are one whole chunk with one whole event; b"" otherwise.
+
+    That is how engines stream: it is read without taking it apart piece by piece.
+    """
+    at = data.find(b"\r\n", 1, 10)
+    if at < 0 or not data.startswith(b"data:", at + 2) or not data.endswith(b"\n\n\r\n"):
+        return b""
+    if _chunk_size(data[:at]) != len(data) - at - 4:
+        return b""
+    payload = data[at + 7 : -4]
+    return b"" if b"\n" in payload else payload.strip()
+
+
 def _status(first: str) -> int:
     parts = first.split(" ", 2)
     if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdecimal():
@@ -137,8 +166,20 @@ def _header(line: str) -> tuple[str, str]:
     return name.strip().lower(), value.strip()
 
 
+def _ends(raw: bytes, end: int, at: int) -> tuple[bool, int]:
+    """Whether the last chunk, whose size line starts at `at` and ends at `end`, is all there.
+
+    Trailers may follow it, up to an empty line. Also says where what follows begins.
+    """
+    last = raw.find(b"\r\n\r\n", end)
+    return (True, last + 4) if last >= 0 else (False, at)
+
+
 def _chunk_size(text: bytes) -> int:
     try:
-        return int(text.partition(b";")[0], 16)
+        size = int(text.partition(b";")[0], 16)
     except ValueError:
-        raise MalformedAnswer(f"no chunk size: {text[:40]!r}") from None
+        size = -1
+    if size < 0:
+        raise MalformedAnswer(f"no chunk size: {text[:40]!r}")
+    return size
