@@ -112,8 +112,29 @@ def test_too_many_points_are_refused_with_the_largest_parameters() -> None:
     wide = Parameter("wide", "int", tuple(range(1000)))
     space = SearchSpace((wide, Parameter("wider", "int", tuple(range(2000)))))
     with pytest.raises(UsageError, match=f"at most {MAX_POINTS:,} points") as caught:
-        survey(space, lambda p: ServerArgs(dict(p)), lambda args: [])
+        survey(space, refuse, lambda args: [])
     assert caught.value.hint.endswith("the largest are wider (2000), wide (1000).")
+
+
+def refuse(point: Params) -> ServerArgs:
+    raise AssertionError("a space is refused before the engine is asked about any point of it")
+
+
+@pytest.mark.parametrize(("last", "is_refused"), [(MAX_POINTS, True), (MAX_POINTS - 1, False)])
+def test_points_count_where_conditions_leave_them(last: int, is_refused: bool) -> None:
+    """1 + `last` points: the second parameter exists at one value of the first."""
+    space = SearchSpace(
+        (
+            Parameter("tree", "categorical", (0, 1)),
+            Parameter("nodes", "int", tuple(range(last)), when="tree == 1"),
+        )
+    )
+    assert space.upper_bound() == 2 * last
+    if not is_refused:
+        assert sum(1 for _ in space.points()) == MAX_POINTS
+        return
+    with pytest.raises(UsageError, match=r"got more \(up to 500,000\)"):
+        next(space.points())
 
 
 def loaded(start: list[dict[str, object]], **parameters: ParameterConfig) -> LoadedStudy:

@@ -83,10 +83,15 @@ class SearchSpace:
         Raises:
             UsageError: the space has more than MAX_POINTS points.
         """
-        for number, point in enumerate(self._extend({}, 0)):
-            if number >= MAX_POINTS:
-                raise self._too_large()
-            yield point
+        if self.upper_bound() > MAX_POINTS and self._is_too_large():
+            raise self._too_large()
+        yield from self._extend({}, 0)
+
+    def _is_too_large(self) -> bool:
+        """Counted before anyone spends time on a point: conditions make the bound too high."""
+        if all(parameter.when is None for parameter in self.parameters):
+            return True
+        return any(number == MAX_POINTS for number, _ in enumerate(self._extend({}, 0)))
 
     def _extend(self, point: dict[str, ParamValue], index: int) -> Iterator[Params]:
         if index == len(self.parameters):

@@ -50,14 +50,16 @@ def test_from_a_study_to_a_verified_server(
 ) -> None:
     done = tuner("run", study)
     assert done.exit_code == 0, done.stderr
+    # A trial that looked slower, as one may on a busy machine, is a finalist when it is named.
+    done = tuner("confirm", study, "1")
+    assert done.exit_code == 0, done.stderr
     done = tuner("export", study, "--trial", "1", "--unconfirmed", "--out", "a bundle")
     assert done.exit_code == 0, done.stderr
     folder = tmp_path / "a bundle"
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["server"]["effective"]["spec-type"] == "ngram-simple"
     assert set(manifest["digests"]) >= {"study", "prompts", "model"}
-    # A trial that looked slower than the baseline, as one may on a busy machine, is no finalist.
-    assert len(manifest["evidence"]["launches"].get("server", [])) in (0, 2)
+    assert len(manifest["evidence"]["launches"]["server"]) == 2
     _ask(folder, wait_for)
     _verify(tuner, folder)
 
