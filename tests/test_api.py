@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna_dashboard import get_note
+from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
 from tuner import api
-from tuner.errors import ConfigError, StoreError, UsageError
-from tuner.events import Event, TrialFinished
+from tuner.errors import ConfigError, Interrupted, StoreError, TunerError, UsageError
+from tuner.events import Event, StageChanged, TrialFinished
+from tuner.store.database import open_store
 from tuner.store.record import RecommendationRecord, TrialRecord
 
 
@@ -32,6 +38,56 @@ def test_load_run_results(study: Path) -> None:
     assert api.results("library") == done
     assert api.results(study) == done
     assert done.best in done.trials
+
+
+def dashboard_of(name: str) -> tuple[str, dict[int, str], set[str], list[str]]:
+    """The study's note, the trials' notes, the names of charts, the names of artifacts."""
+    with open_store(f"sqlite:///results/{name}/study.db", create=False) as store:
+        study = optuna.load_study(study_name=name, storage=store.optuna_storage)
+        trials = study.get_trials(deepcopy=False)
+        notes = {t.number: get_note(optuna.trial.Trial(study, t._trial_id)) for t in trials}
+        attrs = store.optuna_storage.get_study_system_attrs(study._study_id)
+        charts = set(get_plotly_graph_objects(attrs))
+        files = [json.loads(v)["filename"] for n, v in attrs.items() if ":artifacts:" in n]
+        return get_note(study), notes, charts, sorted(files)
+
+
+def test_a_run_of_the_library_fills_the_dashboard(study: Path) -> None:
+    api.run(study)
+    note, notes, charts, files = dashboard_of("library")
+    assert note.startswith("## Recommended (simulated): ")
+    assert {number: text.splitlines()[0] for number, text in notes.items()} == {
+        0: "## trial 0: baseline",
+        1: "## trial 1: complete",
+    }
+    assert "1-trials" in charts
+    assert files == ["record.json", "record.json", "server.log", "server.log"]
+
+
+def test_an_interrupted_run_leaves_a_dashboard_of_what_was_measured(study: Path) -> None:
+    def interrupting(event: Event) -> None:
+        if isinstance(event, StageChanged) and event.number == 1:
+            raise Interrupted("interrupted")
+
+    with pytest.raises(Interrupted):
+        api.run(study, observer=interrupting)
+    note, notes, charts, files = dashboard_of("library")
+    assert note.startswith("## Nothing is recommended yet")
+    assert notes[0].startswith("## trial 0: baseline")
+    assert "1-trials" in charts
+    assert files.count("record.json") >= 1
+
+
+def test_a_run_that_never_began_leaves_nothing(study: Path) -> None:
+    def refusing(event: Event) -> None:
+        raise Interrupted("interrupted")
+
+    loaded = api.load_study(study)
+    missing = loaded.config.engine.model_copy(update={"executable": str(study.parent / "none")})
+    broken = replace(loaded, config=loaded.config.model_copy(update={"engine": missing}))
+    with pytest.raises(TunerError):
+        api.run(broken, observer=refusing)
+    assert not (study.parent / "results" / "library" / "study.db").exists()
 
 
 def test_mistakes_raise(study: Path, study_yaml: Callable[..., str]) -> None:

@@ -73,7 +73,7 @@ def load_study(path: str | Path) -> LoadedStudy:
 def run(
     study: LoadedStudy | str | Path, *, observer: Observer = ignore, new: bool = False
 ) -> Results:
-    """Run a study to its recommendation, or resume it.
+    """Run a study to its recommendation, or resume it; fills its dashboard however it ends.
 
     Args:
         study: a loaded study, a study file, or the name of one under results/.
@@ -83,10 +83,12 @@ def run(
     Raises:
         TunerError: of the kind that says who is at fault (see `tuner.errors`).
     """
+    from tuner.insight.filling import filling_dashboard
     from tuner.search.loop import run_study
 
     loaded = study if isinstance(study, LoadedStudy) else _load(study_path(str(study)))
-    run_study(loaded, observer=observer, new=new)
+    with filling_dashboard(loaded):
+        run_study(loaded, observer=observer, new=new)
     return results(loaded)
 
 

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
+from optuna_dashboard import get_note
 
 from tuner.cli.running import ending_lines
+from tuner.store.database import open_store
 from tuner.store.record import RecommendationRecord, TrialRecord
 from tuner.store.stored import StoredStudy
 
@@ -75,6 +78,21 @@ def test_control_c_leaves_with_the_resume_command(work: Path, study_yaml: StudyY
         assert process.stdout is not None
         assert process.stdout.read() == b""
     assert lines[-1] == "  Go on with: tuner run demo.yaml\n"
+
+
+def test_an_interrupted_run_fills_the_dashboard(study: str) -> None:
+    command = [sys.executable, "-m", "tuner", "run", study, "--verbose"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b"trial 1: launching" in line:
+                process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 130
+    with open_store("sqlite:///results/demo/study.db", create=False) as store:
+        found = optuna.load_study(study_name="demo", storage=store.optuna_storage)
+        note = get_note(optuna.trial.Trial(found, found.get_trials(deepcopy=False)[0]._trial_id))
+        assert note.startswith("## trial 0: baseline")
+        assert get_note(found).startswith("## Nothing is recommended yet")
 
 
 def test_a_real_study_ends_with_what_to_do_next(

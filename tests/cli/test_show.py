@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tuner.cli.sentences import recommendation_lines
 from tuner.cli.show import study_document, study_lines, trial_lines
 from tuner.errors import UsageError
+from tuner.insight.sentences import recommendation_lines
 from tuner.store.record import RecommendationRecord, TrialRecord
 from tuner.store.stored import StoredStudy
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuner.cli.sentences import recommendation_lines
 from tuner.errors import UsageError
 from tuner.insight.leverage import explain
 from tuner.insight.report import plotly_script, render_report
+from tuner.insight.sentences import recommendation_lines
 from tuner.store.stored import StoredStudy
 
 

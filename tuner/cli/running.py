@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from tuner.cli.hook import TrialHook
 from tuner.cli.output import say_json
-from tuner.cli.sentences import recommendation_lines
 from tuner.cli.show import study_document
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import Interrupted, NoFeasibleServer, StoreError, UsageError
 from tuner.events import Notice, Observer
+from tuner.insight.filling import filling_dashboard
+from tuner.insight.sentences import recommendation_lines
 from tuner.search.loop import RunResult, join_study, run_study
 from tuner.search.reconfirm import confirm_study
 from tuner.search.schedule import schedule_study
-from tuner.store.place import StudyPlace, place_of
 from tuner.store.record import TrialRecord
 from tuner.store.stored import SIMULATED_KINDS, StoredStudy, read_study, study_path
 
@@ -105,27 +104,13 @@ def _shown(
     loaded = load_study(study_path(study))
     objective = loaded.config.objective
     view = run_view(objective.maximize or objective.minimize or "", verbose=verbose)
-    with view, _resumable(study):
+    with view, _resumable(study), filling_dashboard(loaded):
         if loaded.config.engine.kind in SIMULATED_KINDS:
             view(Notice("warning", "Simulated: no real server is measured, only a stand-in."))
         if recalls:
             view.recall(_earlier(study))
         action(loaded, view)
-    done = read_study(study)
-    fill_dashboard(done, place_of(loaded.config.name, loaded.config.storage))
-    return done
-
-
-def fill_dashboard(done: StoredStudy, place: StudyPlace) -> None:
-    """Notes, charts and files for the dashboard; a database that is locked goes without."""
-    from tuner.insight.dashboard import dashboard_content
-    from tuner.insight.leverage import explain
-    from tuner.store.artifacts import files_of
-    from tuner.store.dashboard_content import save_content
-
-    content = dashboard_content(done, explain(done), recommendation_lines(done.recommendation))
-    with contextlib.suppress(StoreError):
-        save_content(place.url, done.name, replace(content, files=files_of(place)))
+    return read_study(study)
 
 
 def _earlier(study: str) -> list[TrialRecord]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner import units
-from tuner.cli.sentences import recommendation_lines
 from tuner.cli.table import header, trial_line, trial_text, unit_of
+from tuner.insight.sentences import recommendation_lines
 from tuner.store.announcing import as_finished
 from tuner.store.record import LoadPointRecord, TrialRecord
 from tuner.store.stored import StoredStudy

@@ -129,7 +129,11 @@ def newest_name(place: StudyPlace) -> str:
 
 def read_study(study: str) -> StoredStudy:
     """The stored study that STUDY names; reading never creates anything."""
-    place, _ = find_study(study)
+    return stored_at(find_study(study)[0])
+
+
+def stored_at(place: StudyPlace) -> StoredStudy:
+    """The newest generation of the study that lives there; raises StoreError when none does."""
     with open_store(place.url, create=False) as store:
         meta = store.newest(place.name)
         found = StoredStudy(
