@@ -22,6 +22,9 @@ def explain(
         bool,
         typer.Option("--simulate", help="Run the better draft on the real server, synthetically."),
     ] = False,
+    rounds: Annotated[
+        int, typer.Option(min=2, max=64, help="With --simulate: rounds of three launches each.")
+    ] = 4,
     as_json: JSON = False,
 ) -> None:
     """Say where the time goes and what each lever would give.
@@ -38,7 +41,7 @@ def explain(
     if simulate:
         from tuner.cli.simulating import simulated
 
-        found = simulated(study, found)
+        found = simulated(study, found, rounds)
     if as_json:
         say_json(found.to_json())
     else:

@@ -34,6 +34,7 @@ def explanation_lines(study: StoredStudy, found: Explanation, width: int | None)
         _cycle(found.cycle),
         _acceptance(found.curve),
         _levers(found, width),
+        _what_if(found, width),
         _remarks(found, width),
     )
     for section in sections:
@@ -94,6 +95,16 @@ def _lever(lever: Lever, name_width: int, width: int) -> list[str]:
         span = units.interval(low, high)
         lines.append(f"{pad}{units.ratio(ratio):>6} {span:<13} simulated on the server")
     return lines
+
+
+def _what_if(found: Explanation, width: int | None) -> list[str]:
+    if found.what_if is None:
+        return []
+    head, *rest = found.what_if.lines()
+    return [
+        *_wrapped(head, width),
+        *(line for text in rest for line in _wrapped(f"  {text}", width)),
+    ]
 
 
 def _remarks(found: Explanation, width: int | None) -> list[str]:

@@ -102,6 +102,15 @@ def count_steps(trial: TrialRecord, load: str) -> Steps | None:
     )
 
 
+def answer_tokens(trial: TrialRecord, load: str) -> float | None:
+    """Tokens of a usual answer at a load point; None when they were not reported."""
+    point = point_at(trial, load)
+    if point is None or point.requests <= point.errors:
+        return None
+    tokens = _tokens(point, 1)
+    return tokens if math.isfinite(tokens) else None
+
+
 def assumed_steps(trial: TrialRecord, seconds: float) -> Steps | None:
     """Steps of a trial that reported its acceptance length but no counts: a draft at each step,
     decoding all the time."""

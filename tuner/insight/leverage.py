@@ -28,6 +28,7 @@ from tuner.insight.evidence import (
 from tuner.insight.inert import Inert, find_inert
 from tuner.insight.levers import Ground, Lever, find_levers
 from tuner.insight.published import Published, compare_published
+from tuner.insight.whatif import WhatIf
 from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
 
@@ -48,6 +49,7 @@ class Explanation:
     published: Published | None = None
     inert: tuple[Inert, ...] = ()
     is_simulated: bool = False
+    what_if: WhatIf | None = None
 
     @property
     def largest(self) -> Lever | None:
@@ -95,6 +97,7 @@ class Explanation:
             "published": self.published.to_json() if self.published else None,
             "inert": [{"name": i.name, "pairs": i.pairs, "text": i.sentence} for i in self.inert],
             "is_simulated": self.is_simulated,
+            "what_if": self.what_if.to_json() if self.what_if else None,
             "conclusion": self.sentence,
         }
 

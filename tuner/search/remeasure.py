@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tuner.errors import EngineError, TrialFailure
 from tuner.events import ConfirmationProgressed
 from tuner.measure.distributions import t_quantile
 from tuner.measure.fidelity import compare_outputs, verdict
-from tuner.measure.records import Block, RequestRecord
+from tuner.measure.records import Acceptance, Block, RequestRecord
 from tuner.measure.statistics import Interval, gain_interval, log_ratios, robust_center
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.confirm import confirmed_launch, order_of
@@ -47,7 +47,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Remeasured:
-    """One launch of a contender."""
+    """One launch of a contender; `counters` are the engine's, by block at the objective's load."""
 
     number: int
     launch: ConfirmationLaunch
@@ -55,6 +55,7 @@ class Remeasured:
     effective: Mapping[str, Any]
     drifts: tuple[Drift, ...]
     warnings: tuple[str, ...]
+    counters: Mapping[int, Acceptance] = field(default_factory=dict)
 
     @property
     def answers(self) -> list[RequestRecord]:
@@ -110,8 +111,19 @@ def _launched(bench: Bench, contender: Contender, round_: int, folder: Path) -> 
             failure.hint or f"Read {run.log_path}.",
         ) from failure
     return Remeasured(
-        number, launch, tuple(run.blocks), run.effective, tuple(run.drifts), tuple(run.warnings)
+        number=number,
+        launch=launch,
+        blocks=tuple(run.blocks),
+        effective=run.effective,
+        drifts=tuple(run.drifts),
+        warnings=tuple(run.warnings),
+        counters=_counters(bench, run),
     )
+
+
+def _counters(bench: Bench, run: ServerRun) -> dict[int, Acceptance]:
+    where = bench.objective.load
+    return {index: each for (load, index), each in run.block_acceptance.items() if load == where}
 
 
 def gain_between(found: Sequence[Remeasured], direction: str) -> Interval:
