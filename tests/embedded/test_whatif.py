@@ -56,7 +56,10 @@ def whatif_bench(model: Path) -> Bench:
 
 def three(bench: Bench, now: float, lever: float) -> list[Contender]:
     engine: Any = bench.engine
-    base = engine.fixed_args().replace({"spec-type": "draft-simple", "spec-draft-n-max": DEPTH, "model-draft": str(engine.config.draft_model)})
+    flags = {"spec-type": "draft-simple", "spec-draft-n-max": DEPTH}
+    base = engine.fixed_args().replace(
+        flags | {"spec-draft-model": engine.fixed_args().flags["model"]}
+    )
     servers: list[ServerArgs] = [
         engine.without_speculation(base),
         *(base.replace({"spec-synth-len": length}) for length in (now, lever)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +156,107 @@ def test_the_document(story: StoredStudy) -> None:
     )
     assert document["acceptance"]["per_position"][0]["low"] < 0.6
     assert document["crossover"]["concurrency"] is None
+
+
+# ---- where speculation loses -----------------------------------------------------------------
+def losing(make_world: Make, **changes: Any) -> tuple[Any, StoredStudy]:
+    """A draft that costs three quarters of a step and is accepted half the time."""
+    settings: dict[str, Any] = {"draft": 0.008, "token": 0.001, "rates": (0.5, 0.4, 0.3)}
+    world = make_world(**settings | changes)
+    return world, world.study([1, 2, 3])
+
+
+def test_a_losing_server_says_from_which_acceptance_it_would_pay(make_world: Make) -> None:
+    world, study = losing(make_world)
+    found = explain(study)
+    assert found.trial is not None
+    depth = found.trial.number
+    assert found.versus < 1
+    assert found.break_even is not None
+    equal = world.step(depth) / world.step(0)
+    assert found.break_even == pytest.approx(equal, rel=0.01)
+    assert found.sentence.startswith(f"Speculation loses here: trial {depth} runs at 0.")
+    assert f"from acceptance length {found.break_even:.2f}" in found.sentence
+    assert "Next:" in found.sentence
+
+
+def test_a_draft_that_could_never_pay_at_its_depth(make_world: Make) -> None:
+    found = explain(losing(make_world, draft=0.05)[1])
+    assert found.break_even > found.most
+    assert f"but at most {found.most:g} at this depth" in found.sentence
+    assert "Next: serve without speculation, or try another method." in found.sentence
+    assert "would still give only 0." in found.sentence
+
+
+def test_time_outside_decoding_alone_can_make_it_hopeless(
+    make_world: Make, make_study: Make
+) -> None:
+    world = make_world(draft=0.05, prefill=30.0)
+    slow = world.trial(1, 3, vs_baseline=0.4)
+    found = explain(make_study([world.trial(0, 0), slow]))
+    assert found.break_even is None
+    assert "acceptance length" not in found.sentence.split("Next:")[0].split("(")[0]
+
+
+# ---- which levers an engine has --------------------------------------------------------------
+@pytest.mark.parametrize(("kind", "has"), [("sglang", True), ("vllm", False), ("llamacpp", False)])
+def test_trees_are_offered_where_there_are_trees(
+    make_world: Make, make_study: Make, kind: str, has: bool
+) -> None:
+    world = make_world()
+    bare = []
+    for trial in world.study([1, 2, 3]).trials:
+        flags = {n: v for n, v in trial.requested_args.flags.items() if "topk" not in n}
+        bare.append(trial.model_copy(update={"requested_args": ArgsRecord(flags=flags)}))
+    study = make_study(bare)
+    study.document["fields"]["engine.kind"] = kind
+    assert ("wider draft" in {each.name for each in explain(study).levers}) is has
+
+
+def test_a_smaller_draft_vocabulary_saves_its_share_of_a_pass(
+    make_world: Make, make_study: Make, tmp_path: Path
+) -> None:
+    """A head of 163,840 rows in a one-layer draft: most of what a pass reads."""
+    hidden, inner, vocabulary = 64, 128, 163_840
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": hidden,
+        "vocab_size": vocabulary, "intermediate_size": inner, "num_attention_heads": 4, "num_hidden_layers": 1,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    world = make_world(draft=0.004)
+    trials = []
+    for trial in world.study([1, 2, 3]).trials:
+        flags = {**trial.requested_args.flags, "speculative-draft-model-path": str(tmp_path)}
+        trials.append(trial.model_copy(update={"requested_args": ArgsRecord(flags=flags)}))
+    found = explain(make_study(trials))
+    assert found.cycle is not None
+    one = lever(found, "smaller draft vocabulary")
+    body = 3 * hidden * hidden + 2 * hidden * hidden * 3 + hidden * hidden + 3 * hidden * inner
+    head = vocabulary * hidden
+    saved = head / (head + body) * (1 - 32_000 / vocabulary)
+    most = 1 / (1 - found.cycle.shares["draft"] * saved)
+    assert 1 < one.low < one.ratio < one.high <= most * 1.001
+    assert one.high == pytest.approx(most, rel=0.05)
+    assert one.change.startswith("draft vocabulary 163,840 to 32,000")
+    assert (one.basis, "vocabulary map" in one.next_step) == ("model", True)
+
+
+def test_a_small_vocabulary_is_not_made_smaller(
+    make_world: Make, make_study: Make, tmp_path: Path
+) -> None:
+    config = {"architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 64, "vocab_size": 32_000}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    world = make_world()
+    trials = []
+    for trial in world.study([1, 2]).trials:
+        flags = {**trial.requested_args.flags, "speculative-draft-model-path": str(tmp_path)}
+        trials.append(trial.model_copy(update={"requested_args": ArgsRecord(flags=flags)}))
+    names = {each.name for each in explain(make_study(trials)).levers}
+    assert "smaller draft vocabulary" not in names
+
+
+def test_every_lever_has_a_gain_an_interval_and_a_basis(make_world: Make) -> None:
+    for each in explain(make_world().study([1, 2, 3, 5], loads=(1, 4))).levers:
+        assert each.low <= each.ratio <= each.high, each.name
+        assert each.basis in ("measured", "model")
+        assert each.basis == "measured" or each.next_step, each.name

@@ -26,11 +26,14 @@ from tuner.insight.evidence import (
     speed_noise,
 )
 from tuner.insight.inert import Inert, find_inert
-from tuner.insight.levers import Ground, Lever, find_levers
+from tuner.insight.levers import Ground, Lever, break_even, find_levers
 from tuner.insight.published import Published, compare_published
 from tuner.insight.whatif import WhatIf
 from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
+
+TREES = "sglang"
+"""The engine whose drafts may be trees; vLLM's and llama.cpp's are chains."""
 
 RANKS = ("tp-size", "tensor-parallel-size", "tp")
 
@@ -50,6 +53,8 @@ class Explanation:
     inert: tuple[Inert, ...] = ()
     is_simulated: bool = False
     what_if: WhatIf | None = None
+    break_even: float | None = None
+    most: float = 0.0
 
     @property
     def largest(self) -> Lever | None:
@@ -67,6 +72,8 @@ class Explanation:
         """The largest lever and what to do next."""
         if self.trial is None:
             return "No speculative server was measured: run the study first."
+        if self.loses:
+            return self._losing()
         largest = self.largest
         if largest is None:
             return "No lever promises more than its own uncertainty: keep what is recommended."
@@ -81,6 +88,39 @@ class Explanation:
             text += f"; {'more' if more else 'less'} than all flags together"
             text += f" ({units.ratio(self.flags.ratio)})"
         return f"{text}. Next: {largest.next_step}."
+
+    @property
+    def loses(self) -> bool:
+        """True when the explained server is certainly slower than the baseline."""
+        return self.flags is not None and self.flags.high < 1.0
+
+    def _losing(self) -> str:
+        """The sentence where speculation costs more than it gives."""
+        assert self.trial is not None
+        assert self.flags is not None
+        text = f"Speculation loses here: trial {self.trial.number} runs at "
+        text += f"{units.ratio(self.flags.ratio)} baseline"
+        largest = self.largest
+        reached = self.flags.ratio * largest.ratio if largest else 0.0
+        if largest is not None:
+            verb = "would still give only" if reached < 1 else "would give"
+            text += f"; the largest lever, {largest.name} ({largest.change}), {verb} "
+            text += f"{units.ratio(reached)}"
+        text += self._even()
+        if largest is not None and reached >= 1:
+            return f"{text}. Next: {largest.next_step}; until then keep the baseline."
+        return f"{text}. Next: serve without speculation, or try another method."
+
+    def _even(self) -> str:
+        """From which acceptance length the draft would pay."""
+        if self.break_even is None or self.curve is None:
+            return ""
+        now, most = f"now {self.curve.length:.2f}", f"at most {self.most:g} at this depth"
+        if self.break_even > self.most:
+            return (
+                f". It would pay from acceptance length {self.break_even:.2f}, but {most} ({now})"
+            )
+        return f". It pays from acceptance length {self.break_even:.2f} ({now}, {most})"
 
     def to_json(self) -> dict[str, Any]:
         """The `--json` document."""
@@ -97,6 +137,7 @@ class Explanation:
             "published": self.published.to_json() if self.published else None,
             "inert": [{"name": i.name, "pairs": i.pairs, "text": i.sentence} for i in self.inert],
             "is_simulated": self.is_simulated,
+            "break_even_acceptance_length": self.break_even,
             "what_if": self.what_if.to_json() if self.what_if else None,
             "conclusion": self.sentence,
         }
@@ -148,6 +189,12 @@ def _published(trial: TrialRecord, curve: Curve | None) -> Published | None:
     return compare_published(trial.requested_args.flags, curve.length, depth)
 
 
+def _width(study: StoredStudy, trial: TrialRecord) -> int:
+    """Alternatives per position; 0 where the engine drafts chains only."""
+    has_trees = study.document.get("fields", {}).get("engine.kind", TREES) == TREES
+    return round(flag_number(trial, WIDTH) or has_trees)
+
+
 def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> Explanation:
     known = counted(study, is_synthetic=trial.is_synthetic)
     alike = [known[t.number] for t in study.trials if t.number in known and shares_clock(t, trial)]
@@ -169,7 +216,7 @@ def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> 
         cycle=cycle,
         clock=clock,
         depth=round(flag_number(trial, DEPTH) or steps.verified or 1),
-        width=round(flag_number(trial, WIDTH) or 1),
+        width=_width(study, trial),
         measured_depths=depths_tried(study, trial),
         published=found.published,
         head_share=head_share,
@@ -178,4 +225,11 @@ def _with_levers(study: StoredStudy, trial: TrialRecord, found: Explanation) -> 
         verify_saving=nccl_saving(study.trials, trial, known),
     )
     levers = (*find_levers(ground), *flags, *load_lever(found.crossover, study.load))
-    return replace(found, cycle=cycle, levers=tuple(sorted(levers, key=lambda one: -one.ratio)))
+    even = break_even(ground, found.versus) if found.versus and ground.steps.passes else None
+    return replace(
+        found,
+        cycle=cycle,
+        levers=tuple(sorted(levers, key=lambda one: -one.ratio)),
+        break_even=even,
+        most=ground.depth + 1.0,
+    )

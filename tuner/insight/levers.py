@@ -71,7 +71,10 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What levers are computed from; `measured_depths` are those the study has tried."""
+    """What levers are computed from; `measured_depths` are those the study has tried.
+
+    `width` is 0 where the engine's drafts are chains only.
+    """
 
     steps: Steps
     curve: Curve
@@ -97,6 +100,24 @@ class Ground:
         share = self.steps.drafting
         found: Array = 1 - share + share * np.asarray(drafted, dtype=float)
         return found
+
+
+def break_even(ground: Ground, versus: float) -> float | None:
+    """The acceptance length from which the explained server would equal the baseline.
+
+    Args:
+        ground: of the explained server.
+        versus: its ratio to the baseline.
+
+    Returns:
+        None where no acceptance could: more time than that is spent outside decoding.
+    """
+    share, now = ground.steps.decode_share, ground.curve.length
+    left = versus - 1 + share
+    if left <= 0 or not ground.steps.drafting:
+        return None
+    tokens = float(ground.length(now)) * share / left
+    return (tokens - 1) / ground.steps.drafting + 1
 
 
 def find_levers(ground: Ground) -> list[Lever]:
@@ -144,8 +165,9 @@ def _slowdown(ground: Ground, verified: float, passes: float) -> Array:
 
 
 def _width(ground: Ground) -> Iterator[Lever]:
-    """Twice as many alternatives per position; only where the draft is a model."""
-    if ground.clock is None or not ground.steps.passes or ground.depth < 2:
+    """Twice as many alternatives per position; only where the engine has trees and the draft is
+    a model."""
+    if ground.clock is None or not ground.steps.passes or ground.depth < 2 or not ground.width:
         return
     lifts = np.random.default_rng(3).normal(WIDER_LIFT, WIDER_SD, size=9)
     now = ground.length(ground.curve.mean_length(ground.depth))
@@ -189,7 +211,10 @@ def _vocabulary(ground: Ground) -> Iterator[Lever]:
     saved = ground.head_share * (1 - SMALL_VOCABULARY / ground.vocabulary)
     share = ground.cycle.shares["draft"]
     ratios = ground.whole(1 / (1 - share * saved * np.linspace(0.5, 1.0, DRAWS)))
-    change = f"draft vocabulary {ground.vocabulary:,} to {SMALL_VOCABULARY:,}"
+    change = (
+        f"draft vocabulary {ground.vocabulary:,} to {SMALL_VOCABULARY:,}; what it costs in "
+        "acceptance is not known"
+    )
     step = "train the draft with a vocabulary map, or take one that has it"
     yield _lever("smaller draft vocabulary", change, ratios, step)
 
