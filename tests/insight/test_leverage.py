@@ -220,7 +220,8 @@ def test_a_smaller_draft_vocabulary_saves_its_share_of_a_pass(
     hidden, inner, vocabulary = 64, 128, 163_840
     config = {
         "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": hidden,
-        "vocab_size": vocabulary, "intermediate_size": inner, "num_attention_heads": 4, "num_hidden_layers": 1,
+        "vocab_size": vocabulary, "intermediate_size": inner,
+        "num_attention_heads": 4, "num_hidden_layers": 1,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     world = make_world(draft=0.004)
