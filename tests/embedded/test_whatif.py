@@ -69,7 +69,7 @@ def three(bench: Bench, now: float, lever: float) -> list[Contender]:
 
 def test_counters_are_exact_and_the_clock_is_near(whatif_bench: Bench, tmp_path: Path) -> None:
     """Nothing accepted against everything: the steps of both are known beforehand."""
-    found = remeasure(whatif_bench, three(whatif_bench, 1.0, DEPTH + 1.0), 2, tmp_path)
+    found = remeasure(whatif_bench, three(whatif_bench, 1.0, DEPTH + 1.0), 1, tmp_path)
     counted = {
         name: [
             [
@@ -91,7 +91,8 @@ def test_counters_are_exact_and_the_clock_is_near(whatif_bench: Bench, tmp_path:
     assert result.ran.ratio == pytest.approx(result.predicted, rel=0.5)
 
 
-def test_the_lot_is_the_same_in_every_launch(whatif_bench: Bench) -> None:
+@pytest.mark.e2e  # a minute on a busy core: run on request
+def test_a_lot_between_both_ends_is_counted_too(whatif_bench: Bench) -> None:
     found = run_what_if(whatif_bench, three(whatif_bench, 1.4, 2.2), 2.2, rounds=2)
     assert 1.0 < found.measured < found.drawn < DEPTH + 1
     assert found.ran.replicates == 2
