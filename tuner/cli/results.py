@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
 def show(
     study: STUDY,
     trial: Annotated[
-        int | None, typer.Argument(help="One trial in full.", autocompletion=trial_numbers)
+        int | None,
+        typer.Argument(metavar="[TRIAL]", help="One trial in full.", autocompletion=trial_numbers),
     ] = None,
     as_json: JSON = False,
 ) -> None:
@@ -45,10 +46,16 @@ def show(
 def compare(
     study: STUDY,
     a: Annotated[
-        int, typer.Argument(help="A trial; 0 is the baseline.", autocompletion=trial_numbers)
+        int,
+        typer.Argument(
+            metavar="TRIAL", help="A trial; 0 is the baseline.", autocompletion=trial_numbers
+        ),
     ],
     b: Annotated[
-        int, typer.Argument(help="The trial it is compared with.", autocompletion=trial_numbers)
+        int,
+        typer.Argument(
+            metavar="OTHER", help="The trial it is compared with.", autocompletion=trial_numbers
+        ),
     ],
     as_json: JSON = False,
 ) -> None:

@@ -56,7 +56,9 @@ def confirm(
     trials: Annotated[
         list[int] | None,
         typer.Argument(
-            help="Trials to confirm; the best when left out.", autocompletion=trial_numbers
+            metavar="[TRIAL]...",
+            help="Trials to confirm; the best when left out.",
+            autocompletion=trial_numbers,
         ),
     ] = None,
     schedule: Annotated[

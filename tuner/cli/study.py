@@ -83,7 +83,9 @@ def check(study: STUDY, as_json: JSON = False) -> None:
 
 
 def schema(
-    kind: Annotated[str, typer.Argument(help="study or space; both when left out.")] = "",
+    kind: Annotated[
+        str, typer.Argument(metavar="[KIND]", help="study or space; both when left out.")
+    ] = "",
 ) -> None:
     """Print the JSON Schemas of studies and spaces.
 
