@@ -138,6 +138,7 @@ def verified(folder: Path, name: str, *how: str) -> dict[str, Any]:
     done = cli.invoke(app, ["export", "study.yaml", "--out", name, *how], prog_name="tuner")
     assert done.exit_code == 0, done.stderr
     done = cli.invoke(app, ["verify", name, "--json"], prog_name="tuner")
+    assert done.stdout, done.stderr
     document = json.loads(done.stdout)
     checks = {each["name"]: each for each in document["checks"]}
     assert checks["server"]["ok"] is True, document

@@ -202,6 +202,10 @@ class Engine(Protocol):
         """Effective values of the running server by flag name; {} when nothing is readable."""
         ...
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """Effective values that the start-up log alone tells; {} where there are none."""
+        ...
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
         ...

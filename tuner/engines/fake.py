@@ -199,6 +199,10 @@ class FakeEngine:
             return {}
         return values if isinstance(values, dict) else {}
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """{}: /server_info tells everything."""
+        return {}
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Flags whose effective value is another; a silently disabled draft among them."""
         return [

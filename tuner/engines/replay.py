@@ -172,6 +172,10 @@ class ReplayEngine:
         """{}: nothing runs."""
         return {}
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """{}: nothing is launched."""
+        return {}
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """[]: nothing runs that could differ."""
         return []

@@ -164,6 +164,8 @@ def _read_back(
         path = bench.engine.effective_path()
         text = client.get_text(path) if path else log_head(server.log_path)
         run.effective = bench.engine.parse_effective(text or "")
+        if run.effective:
+            run.effective |= bench.engine.parse_start_log(log_head(server.log_path))
         run.drifts = bench.engine.drift(plan.args, run.effective)
         changed = environment_drift(plan.args.env, server.environments())
     for drift in run.drifts:

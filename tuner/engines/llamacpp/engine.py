@@ -178,6 +178,10 @@ class LlamacppEngine:
         """Slots, context per slot, speculative type."""
         return running.parse_effective(text)
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """{}: /props tells what there is."""
+        return {}
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
         return running.drift(args, effective)

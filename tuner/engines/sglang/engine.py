@@ -21,6 +21,7 @@ from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.acceptance import METRICS_PATH, acceptance_of, cycle_of
 from tuner.engines.sglang.canonical import canonical, rewritten
 from tuner.engines.sglang.chat import chat_wire, generation_check, served_model
+from tuner.engines.sglang.collectives import collective_drifts, parse_start_log
 from tuner.engines.sglang.effective import CHANGED_BY_SPECULATION, drift_of, parse_server_info
 from tuner.engines.sglang.exits import LAST_WORDS, classify
 from tuner.engines.sglang.facts import facts_from, unknown_flags
@@ -214,9 +215,13 @@ class SglangEngine:
         """Resolved arguments by flag name, without what changes by itself."""
         return parse_server_info(text)
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """Whether its own all-reduce kernel is off, and why."""
+        return parse_start_log(text)
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
-        """Where the running server is not what was asked for."""
-        return drift_of(args, effective)
+        """Where the running server is not what was asked for, and what reduces before NCCL."""
+        return [*drift_of(args, effective), *collective_drifts(args, effective)]
 
     def snapshot_paths(self) -> tuple[str, ...]:
         """The metrics page."""

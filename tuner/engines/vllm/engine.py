@@ -208,6 +208,10 @@ class VllmEngine:
         """Effective values from the start-up log."""
         return read_startup(text)
 
+    def parse_start_log(self, text: str) -> dict[str, Any]:
+        """{}: its values come from that log already."""
+        return {}
+
     def drift(self, args: ServerArgs, effective: Mapping[str, Any]) -> list[Drift]:
         """Where the running server is not what was asked for."""
         return [*drifts(args, effective), *collective_drifts(args, effective)]
