@@ -89,6 +89,17 @@ def _owned(flag: str, key: str) -> Issue:
     return Issue("must not be a flag that the tuner sets", hint, ("args", flag), is_key=True)
 
 
+Look = Literal["every", "finalists", "off"]
+_NCCL_PROBE = (
+    "Which trials with NCCL variables get one untimed launch per environment, which reads in "
+    "NCCL's own log what it took from it, how it talks and what it chose."
+)
+_MEASURE_CYCLE = (
+    "Which trials get one untimed launch with the engine's timers, for the parts of a step in "
+    "tuner explain; auto: finalists where there is a GPU."
+)
+
+
 class SglangConfig(EngineBase):
     """SGLang, run by a Python interpreter that has it."""
 
@@ -101,6 +112,8 @@ class SglangConfig(EngineBase):
         "port": "",
     }
     kind: Literal["sglang"]
+    nccl_probe: Look = Field(default="finalists", description=_NCCL_PROBE)
+    measure_cycle: Look | Literal["auto"] = Field(default="auto", description=_MEASURE_CYCLE)
 
 
 class VllmConfig(EngineBase):
@@ -113,6 +126,7 @@ class VllmConfig(EngineBase):
         "port": "",
     }
     kind: Literal["vllm"]
+    nccl_probe: Look = Field(default="finalists", description=_NCCL_PROBE)
 
 
 class LlamacppConfig(EngineBase):
@@ -138,6 +152,8 @@ class FakeConfig(EngineBase):
     behaviour: dict[str, Any] = Field(
         default_factory=dict, description="What the fake server plays."
     )
+    nccl_probe: Look = Field(default="off", description=_NCCL_PROBE)
+    measure_cycle: Look = Field(default="off", description=_MEASURE_CYCLE)
 
 
 class ReplayConfig(EngineBase):

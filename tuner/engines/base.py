@@ -94,6 +94,10 @@ class Engine(Protocol):
     """Effective values, besides drafting, that speculation may change: compared with the
     baseline's."""
 
+    timing_env: Mapping[str, str]
+    """Variables that make a server time the parts of a step, which `cycle` then reads; empty
+    where it cannot, or always does."""
+
     # ---- arguments -------------------------------------------------------------------------
     def fixed_args(self) -> ServerArgs:
         """The study's fixed flags and environment, model and draft model included, canonical."""

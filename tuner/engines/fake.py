@@ -20,12 +20,15 @@ from tuner.engines.llamacpp import files as config_files
 from tuner.engines.llamacpp.acceptance import METRICS_PATH
 from tuner.engines.llamacpp.acceptance import acceptance as counted_acceptance
 from tuner.engines.llamacpp.running import has_text, served_model
+from tuner.engines.sglang.acceptance import cycle_of
 from tuner.errors import FailureKind
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire, openai_chat
 from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
 from tuner.space import SearchSpace
 
+DEVICE_TIMER = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+"""The fake server times the parts of a step where SGLang would."""
 STEPS, TOPK, TOKENS = "spec-steps", "spec-topk", "spec-draft-tokens"
 TABLE = "spec-schedule"
 _PROGRAM = (sys.executable, "-m", "tuner.server.fake")
@@ -43,6 +46,7 @@ class FakeEngine:
     speculative_flags = frozenset({STEPS, TOPK, TOKENS, TABLE, "draft-model"})
     lossy_flags: frozenset[str] = frozenset()
     confounders: tuple[str, ...] = ()
+    timing_env: Mapping[str, str] = {DEVICE_TIMER: "1"}
 
     def __init__(self, config: FakeConfig) -> None:
         self._program = (config.executable, *_PROGRAM[1:]) if config.executable else _PROGRAM
@@ -226,8 +230,8 @@ class FakeEngine:
         return counted_acceptance(before, after, records, self._prefix)
 
     def cycle(self, before: Snapshot, after: Snapshot) -> dict[str, float]:
-        """{}: it times no part of a step."""
-        return {}
+        """From its device timer, where DEVICE_TIMER is set."""
+        return cycle_of(before, after, self._prefix)
 
     # ---- deployable files ------------------------------------------------------------------
     def render_config(self, args: ServerArgs) -> dict[str, str]:

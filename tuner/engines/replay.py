@@ -34,6 +34,7 @@ class ReplayEngine:
     kind = "replay"
     lossy_flags: frozenset[str] = frozenset()
     confounders: tuple[str, ...] = ()
+    timing_env: Mapping[str, str] = {}
 
     def __init__(self, config: ReplayConfig) -> None:
         self.landscape = read_landscape(Path(config.landscape))

@@ -35,6 +35,7 @@ def render_report(
         "## The server",
         _settings(subject),
         _measured(subject),
+        _noticed(subject),
         "## How it was measured",
         _method(subject),
         "## Start it",
@@ -105,6 +106,13 @@ def _measured(subject: Subject) -> str:
     if len(rows) == 1:
         return ""
     return f"## Measured in the search\n\n{_table(rows)}"
+
+
+def _noticed(subject: Subject) -> str:
+    if subject.schedule is not None or not subject.trial.warnings:
+        return ""
+    lines = (" ".join(text.split()) for text in subject.trial.warnings)
+    return "\n".join(["## Noticed while it was measured", "", *(f"- {text}" for text in lines)])
 
 
 def _method(subject: Subject) -> str:

@@ -33,6 +33,10 @@ class History:
         """Take note of a finished trial."""
         self.records.append(record)
 
+    def replace(self, record: TrialRecord) -> None:
+        """Take note of what was added to a finished trial."""
+        self.records = [record if r.number == record.number else r for r in self.records]
+
     def take(self, record: TrialRecord, measurement: Measurement | None) -> None:
         """`add`, and keep the first baseline's measurement for comparisons."""
         self.add(record)

@@ -26,6 +26,7 @@ FORMAT_VERSION = 1
 _NOT_IDENTITY = {
     # Where things lie may change; what they are is in the fingerprint, by content.
     "executable", "model", "draft_model", "launch_timeout",
+    "nccl_probe", "measure_cycle",  # say what is looked at beside the measured launches
     "kind", "args", "env",  # compared one by one
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from tuner.search.sharing import await_others, confirming
 from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
 from tuner.search.study import Asked
 from tuner.search.trial_runner import TrialOutcome, run_trial
+from tuner.search.untimed import look_closer
 from tuner.search.workers import require_shared
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.announcing import as_finished
@@ -148,6 +149,7 @@ def work(
             keep(session, outcome)
             if chosen.is_baseline:
                 require_baseline(session, outcome.record)
+        look_closer(session, [outcome.record], "every")
     return Stop("the search ended")
 
 
@@ -270,7 +272,7 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
 # ---- the end ---------------------------------------------------------------------------------
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
-    campaign = campaign_for(session, finalists_of(session))
+    campaign = campaign_for(session, look_closer(session, finalists_of(session), "finalists"))
     found = confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
     return found.model_copy(update={"reasons": [*found.reasons, *random_line(session)]})
 

@@ -208,6 +208,13 @@ class OpenStudy:
         self._kept[record.number] = record
         return tell_record(self.study, record.number, record, self._curve(record))
 
+    def amend(self, record: TrialRecord) -> None:
+        """Keep what was added to a finished trial's record; Optuna knows its value already."""
+        blocks = self.results.read_blocks(record.number)
+        self.results.write_trial(record, blocks)
+        self.store.save_trial(self.name, record, blocks)
+        self._kept[record.number] = record
+
     def interrupt(self, asked: Asked, reason: str = "interrupted by the user") -> TrialRecord:
         """End a running trial as interrupted and queue its point once more."""
         record = recovery.interrupted_record(asked.number, asked.params, reason)

@@ -7,6 +7,7 @@
       run.lock                one tuner at a time
       trials/0007/            record.json  blocks.jsonl.gz  server.log  server.json
       confirm/0003/           launch.json  blocks.jsonl.gz  server.log  server.json
+      untimed/NAME/           report.json  server.log  nccl.*.log
       deploy/                 the exported server
       generation-2/           the same again for a study restarted with `--new`
 
@@ -69,6 +70,12 @@ class ResultsFolder:
     def confirm_folder(self, order: int, *, create: bool = True) -> Path:
         """The folder of one confirmation launch's raw files."""
         return self._folder("confirm", order, create)
+
+    def untimed_folder(self, name: str) -> Path:
+        """The folder of an untimed launch's raw files."""
+        folder = self.base / "untimed" / name
+        make_folder(folder)
+        return folder
 
     def _folder(self, kind: str, number: int, create: bool) -> Path:
         folder = self.base / kind / f"{number:04d}"

@@ -60,6 +60,7 @@ class LlamacppEngine:
     speculative_flags = flags.SPECULATIVE
     lossy_flags = frozenset({"cache-type-k", "cache-type-v"})
     confounders: tuple[str, ...] = ()
+    timing_env: Mapping[str, str] = {}
 
     def __init__(
         self, config: LlamacppConfig, *, which: Callable[[str], str | None] = shutil.which

@@ -88,7 +88,7 @@ def acceptance_of(
     )
 
 
-def cycle_of(before: Snapshot, after: Snapshot) -> dict[str, float]:
+def cycle_of(before: Snapshot, after: Snapshot, prefix: str = "sglang:") -> dict[str, float]:
     """Seconds per verification step by part: `draft`, `verify`, `draft_extend`, `other`.
 
     From the device timer (SGLANG_ENABLE_METRICS_DEVICE_TIMER=1); {} without it. Prefill
@@ -96,8 +96,11 @@ def cycle_of(before: Snapshot, after: Snapshot) -> dict[str, float]:
     (0.5.23), so a missing `draft` is left out rather than called zero.
     """
     early, late = _metrics(before), _metrics(after)
-    steps = prometheus.delta(early, late, *_VERIFY_CALLS)
-    seconds = prometheus.delta_by_label(early, late, "category", *_FORWARD)
+    calls, forward = (
+        [name.replace("sglang:", prefix) for name in names] for names in (_VERIFY_CALLS, _FORWARD)
+    )
+    steps = prometheus.delta(early, late, *calls)
+    seconds = prometheus.delta_by_label(early, late, "category", *forward)
     if not steps or not seconds:
         return {}
     parts: dict[str, float] = {}

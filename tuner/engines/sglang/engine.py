@@ -65,6 +65,7 @@ class SglangEngine:
     speculative_flags = F.KNOWN_SPECULATIVE
     lossy_flags = frozenset(F.THRESHOLDS)
     confounders: tuple[str, ...] = CHANGED_BY_SPECULATION
+    timing_env: Mapping[str, str] = {DEVICE_TIMER: "1"}
 
     def __init__(self, config: SglangConfig, inherited: Mapping[str, str] | None = None) -> None:
         self._config = config

@@ -61,6 +61,7 @@ class VllmEngine:
     kind = "vllm"
     speculative_flags = frozenset({SPECULATIVE}) | NEEDS_SPECULATION
     confounders: tuple[str, ...] = ()
+    timing_env: Mapping[str, str] = {}
     lossy_flags = frozenset(
         f"{SPECULATIVE}.{name}"
         for name in (

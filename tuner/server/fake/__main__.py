@@ -33,6 +33,7 @@ def main() -> None:
         log(behaviour.startup_log)
     for name in behaviour.print_env:
         log(f"env {name}={os.environ.get(name, '(unset)')}")
+    processes.write_nccl_log(behaviour.nccl_log, os.environ)
     refuse_to_start(behaviour)
     load(behaviour)
     listener = listen(flags)

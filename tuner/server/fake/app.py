@@ -14,9 +14,11 @@ from tuner.server.fake.behaviour import Behaviour
 from tuner.server.fake.flags import Flags
 from tuner.server.fake.generation import Generation
 from tuner.server.fake.http import Reply, Request
-from tuner.server.fake.ledger import Ledger, Truth, metrics_page
+from tuner.server.fake.ledger import Ledger, Truth, metrics_page, timer_page
 
 _FOREVER_S = 3600.0
+DEVICE_TIMER = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+"""Where this is 1 the metrics page tells the seconds of each part of a step."""
 
 
 class App:
@@ -83,9 +85,15 @@ class App:
 
     async def _metrics(self, request: Request, reply: Reply) -> None:
         if self.behaviour.metrics_status == 200:
-            await reply.send(200, metrics_page(self.ledger, self.behaviour))
+            await reply.send(200, metrics_page(self.ledger, self.behaviour) + self._timers())
         else:
             await reply.send_json(self.behaviour.metrics_status, {"error": "not supported"})
+
+    def _timers(self) -> str:
+        if os.environ.get(DEVICE_TIMER) != "1" or not self.ledger.drafts:
+            return ""
+        parts = speed.step_parts(self.behaviour, self._flags.speculation)
+        return timer_page(self.ledger, self.behaviour, *parts)
 
     async def _info(self, request: Request, reply: Reply) -> None:
         info = {"is_synthetic": True, "model": self.model, **self._flags.effective()}

@@ -40,6 +40,7 @@ class Behaviour:
         usage_offset: added to the reported completion tokens.
         nan_timings: timings hold NaN. report_drafts: counters of drafting are reported at all.
         metrics_prefix, metrics_status, metrics_broken: the Prometheus page.
+        nccl_log: written to NCCL_DEBUG_FILE, after a line per NCCL variable, at the start.
         served_model: another model id than asked for. info: added to /server_info.
 
     Requests that fail:
@@ -106,6 +107,7 @@ class Behaviour:
     metrics_prefix: str = "fake:"
     metrics_status: int = 200
     metrics_broken: bool = False
+    nccl_log: str = ""
     served_model: str | None = None
     info: dict[str, Any] = field(default_factory=dict)
 

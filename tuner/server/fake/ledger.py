@@ -74,6 +74,20 @@ class Ledger:
         }
 
 
+def timer_page(ledger: Ledger, behaviour: Behaviour, draft_s: float, verify_s: float) -> str:
+    """Seconds by part of a step, as SGLang's device timer counts them."""
+    name = f"{behaviour.metrics_prefix}forward_execution_seconds_total"
+    calls = f"{behaviour.metrics_prefix}spec_verify_calls_total"
+    parts = {
+        "eagle_draft": draft_s * ledger.drafts,
+        "target_verify": verify_s * ledger.drafts,
+        "extend": behaviour.ttft_ms / 1000 * len(ledger.requests),
+    }
+    lines = [f"# TYPE {calls} counter", f"{calls} {ledger.drafts}", f"# TYPE {name} counter"]
+    lines += [f'{name}{{category="{part}"}} {spent}' for part, spent in parts.items()]
+    return "\n".join(lines) + "\n"
+
+
 def metrics_page(ledger: Ledger, behaviour: Behaviour) -> str:
     """The Prometheus page; drafting counters only when there was any drafting."""
     prefix = behaviour.metrics_prefix

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tuner.server.fake.behaviour import Behaviour
@@ -78,6 +78,21 @@ def count_launch(folder: str) -> int:
         file.truncate()
         file.write(str(count))
     return count
+
+
+def write_nccl_log(text: str, environment: Mapping[str, str]) -> None:
+    """What NCCL would log to NCCL_DEBUG_FILE: a line per variable that it read, then `text`."""
+    name = environment.get("NCCL_DEBUG_FILE")
+    if not (text and name and environment.get("NCCL_DEBUG") == "INFO"):
+        return
+    path = Path(name.replace("%h", "fake").replace("%p", str(os.getpid())))
+    read = (
+        f"{n} set by environment to {v}"
+        for n, v in sorted(environment.items())
+        if n.startswith("NCCL_") and not n.startswith("NCCL_DEBUG")
+    )
+    lines = [f"fake:1:1 [0] NCCL INFO {line}" for line in (*read, *text.splitlines())]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def remove(path: Path | None) -> None:

@@ -83,6 +83,13 @@ def step_seconds(behaviour: Behaviour, speculation: Speculation, running: int) -
     return behaviour.step_ms / 1000 * shape * (1 + behaviour.concurrency_slope * others)
 
 
+def step_parts(behaviour: Behaviour, speculation: Speculation) -> tuple[float, float]:
+    """Seconds of drafting and of verifying in one step of one request."""
+    step = behaviour.step_ms / 1000
+    draft = step * behaviour.draft_cost * speculation.steps
+    return draft, step * (1 + behaviour.verify_cost * speculation.verified)
+
+
 def launch_factor(behaviour: Behaviour) -> float:
     """Slowness of this launch: 1 without drift."""
     if not behaviour.launch_drift:
