@@ -7,11 +7,13 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tuner.engines.prometheus import parse_metrics
 from tuner.server.process import ServerProcess
 
 Start = Callable[..., ServerProcess]
@@ -253,3 +255,37 @@ def test_it_streams_fast(fake_server: Start) -> None:
     last = truths(server)[-1]
     assert last["output_tokens"] == 20_000
     assert 20_000 / (last["last_s"] - last["first_s"]) > 10_000
+
+
+@pytest.mark.parametrize("timer", ["1", "0", None])
+def test_the_device_timer_counts_the_parts_of_a_step(
+    fake_server: Start, timer: str | None
+) -> None:
+    behaviour = {"answer_tokens": 12, "metrics_prefix": "sglang:", "step_ms": 4}
+    env = {"SGLANG_ENABLE_METRICS_DEVICE_TIMER": timer}
+    server = fake_server(behaviour, {"spec-steps": 2}, env=env)
+    ask(server)
+    page = parse_metrics(get(server, "/metrics").text)
+    calls = page.total("sglang:spec_verify_calls_total")
+    spent = page.by_label("category", "sglang:forward_execution_seconds_total")
+    if timer != "1":
+        assert (calls, spent) == (None, {})
+        return
+    assert calls
+    assert spent["eagle_draft"] == pytest.approx(calls * 0.004 * 0.08 * 2)
+    assert spent["target_verify"] > spent["eagle_draft"] > 0
+
+
+def test_an_nccl_log_is_written_where_debugging_asks_for_it(
+    fake_server: Start, tmp_path: Path
+) -> None:
+    behaviour = {"nccl_log": "NCCL version 2.27.3"}
+    asked = {"NCCL_PROTO": "LL", "NCCL_DEBUG_FILE": str(tmp_path / "nccl.%h.%p.log")}
+    fake_server(behaviour, env={**asked, "NCCL_DEBUG": "WARN"})
+    assert not list(tmp_path.glob("nccl.*"))
+    server = fake_server(behaviour, env={**asked, "NCCL_DEBUG": "INFO"})
+    log = tmp_path / f"nccl.fake.{server.pid}.log"
+    assert log.read_text().splitlines() == [
+        "fake:1:1 [0] NCCL INFO NCCL_PROTO set by environment to LL",
+        "fake:1:1 [0] NCCL INFO NCCL version 2.27.3",
+    ]

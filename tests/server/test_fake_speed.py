@@ -20,6 +20,7 @@ from tuner.server.fake.speed import (
     launch_factor,
     mean_length,
     position_chances,
+    step_parts,
     step_seconds,
 )
 
@@ -202,3 +203,10 @@ def test_events_are_json_for_any_text(path: str) -> None:
     event = json.loads(delta_event(path, 'a "quote"\n\u00e9'))
     text = json.dumps(event)
     assert "quote" in text
+
+
+def test_the_parts_of_a_step_are_the_whole() -> None:
+    chain = Speculation(steps=3)
+    draft, verify = step_parts(CURVE, chain)
+    assert (draft, verify) == pytest.approx((0.003, 0.0115))
+    assert draft + verify == pytest.approx(step_seconds(CURVE, chain, 1))

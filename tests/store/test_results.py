@@ -119,3 +119,9 @@ def test_every_refusal_says_what_to_do(tmp_path: Path, number: int, hint: str) -
     with pytest.raises(StoreError, match=str(tmp_path)) as caught, file_errors(tmp_path):
         raise OSError(number, os.strerror(number))
     assert hint in caught.value.hint
+
+
+def test_untimed_launches_have_folders_of_their_own(folder: ResultsFolder) -> None:
+    assert folder.untimed_folder("nccl-1").relative_to(folder.base).parts == ("untimed", "nccl-1")
+    assert folder.untimed_folder("nccl-1").is_dir()
+    assert folder.trial_numbers() == []

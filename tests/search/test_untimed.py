@@ -1,0 +1,134 @@
+"""Untimed launches, from the study file to the screens: NCCL's own log, the parts of a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.config.engine import parse_engine
+from tuner.config.loader import load_study
+from tuner.events import Event, Notice
+from tuner.search.loop import RunResult, run_study
+from tuner.search.untimed import Looks, looks_of
+
+StudyYaml = Callable[..., str]
+Run = Callable[..., RunResult]
+LOG = """\
+NCCL version 2.27.3+cuda12.9
+ncclCommInitRank comm 0x55d0 rank 0 nranks 4 cudaDev 0 - Init START
+Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+AllReduce: 14336 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}
+"""
+SLOW: dict[str, Any] = {"verify_cost": 1.0, "print_env": ["NCCL_DEBUG", "NCCL_DEBUG_FILE"]}
+"""Drafting never pays: nothing is confirmed, which would cost launches."""
+SPACE: dict[str, Any] = {
+    "parameters": {
+        "steps": {"flag": "spec-steps", "choices": [2, 3]},
+        "proto": {"env": "NCCL_PROTO", "choices": ["unset", "LL"]},
+    },
+    "start": [{"steps": 2, "proto": "LL"}, {"steps": 3, "proto": "LL"},
+              {"steps": 2, "proto": "unset"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def run(work: Path, study_yaml: StudyYaml, events: list[Event]) -> Run:
+    def go(space: dict[str, Any] | None = None, launches: int = 2, **engine: Any) -> RunResult:
+        behaviour = {"step_ms": 2.0, "nccl_log": LOG, "metrics_prefix": "sglang:", **SLOW}
+        behaviour |= engine.pop("behaviour", {})
+        text = study_yaml(
+            engine={"kind": "fake", "behaviour": behaviour, **engine},
+            space=SPACE if space is None else space,
+            search={"sampler": "random", "pruner": "none", "baseline_every": 0},
+            budget={"launches": launches},
+            confirm={"finalists": 1, "rounds": 2, "max_rounds": 2},
+        )
+        (work / "demo.yaml").write_text(text)
+        return run_study(load_study(work / "demo.yaml"), observer=events.append)
+
+    return go
+
+
+def notices(events: list[Event], word: str) -> list[str]:
+    return [e.message for e in events if isinstance(e, Notice) and word in e.message]
+
+
+def test_every_nccl_environment_is_launched_once(
+    run: Run, events: list[Event], work: Path
+) -> None:
+    result = run(nccl_probe="every", launches=4)
+    assert notices(events, "untimed") == ["untimed launch: NCCL's own log with NCCL_PROTO=LL"]
+    (said,) = notices(events, "NCCL 2.27.3")
+    assert said == (
+        "NCCL 2.27.3+cuda12.9, 4 ranks, 1 channels via P2P/CUMEM, "
+        "AllReduce of 14336 bytes: Ring Simple"
+    )
+    wanted = "NCCL_PROTO=LL was asked for, and AllReduce of 14336 bytes: Ring Simple"
+    warned = {r.params.get("proto"): wanted in r.warnings for r in result.records[1:]}
+    assert warned == {"LL": True, "unset": False}
+    (report,) = (work / "results").glob("*/untimed/nccl-*/report.json")
+    document = json.loads(report.read_text())
+    assert document["read"] == {"NCCL_PROTO": "LL"}
+    assert document["findings"] == [wanted]
+    assert "env NCCL_DEBUG=INFO" in (report.parent / "server.log").read_text()
+    measured = [*work.glob("results/*/trials/*/server.log")]
+    assert len(measured) == 4
+    assert all("env NCCL_DEBUG=(unset)" in log.read_text() for log in measured)
+
+
+def test_finalists_are_timed_and_explained_as_measured(
+    run: Run, events: list[Event], work: Path, tuner: Callable[..., Any]
+) -> None:
+    """step 2 ms; drafting 0.08 of it per draft step, verifying 1 + 0.03 per token."""
+    space = {"parameters": {"steps": SPACE["parameters"]["steps"]}}
+    cheap = {"verify_cost": 0.03}
+    result = run(space, measure_cycle="finalists", behaviour=cheap)
+    (told,) = notices(events, "untimed launch: the parts of a step")
+    timed = [record for record in result.records if record.cycle]
+    assert [record.number for record in timed] == [int(told.rsplit(" ", 1)[1])]
+    steps = timed[0].params["steps"]
+    assert timed[0].cycle["draft"] == pytest.approx(0.002 * 0.08 * steps)
+    assert timed[0].cycle["verify"] == pytest.approx(0.002 * (1 + 0.03 * steps))
+    assert "extend" not in timed[0].cycle
+    document = json.loads(tuner("explain", "demo", "--json").stdout)
+    assert document["cycle"]["basis"] == "measured"
+    assert document["cycle"]["verify"] == pytest.approx(timed[0].cycle["verify"])
+    again = run(space, measure_cycle="finalists", behaviour=cheap)
+    assert [r.cycle for r in again.records] == [r.cycle for r in result.records]
+    assert len(notices(events, "untimed launch")) == 1, "what is known is not launched again"
+
+
+def test_an_untimed_launch_that_fails_is_told_and_no_more(run: Run, events: list[Event]) -> None:
+    overrides = [{"when": {"env:NCCL_DEBUG": "INFO"}, "then": {"exit_code": 3, "exit_log": "no"}}]
+    result = run(nccl_probe="every", behaviour={"overrides": overrides})
+    assert notices(events, "the untimed launch failed")
+    assert result.recommendation.verdict in {"use", "keep_baseline"}
+    assert all("asked for" not in text for r in result.records for text in r.warnings)
+
+
+@pytest.mark.parametrize(
+    ("section", "has_gpus", "looks"),
+    [
+        ({"kind": "sglang", "model": "m"}, True, Looks("finalists", "finalists")),
+        ({"kind": "sglang", "model": "m"}, False, Looks("finalists", "")),
+        ({"kind": "sglang", "model": "m", "measure_cycle": "every", "nccl_probe": "off"}, False,
+         Looks("", "every")),
+        ({"kind": "vllm", "model": "m"}, True, Looks("finalists", "")),
+        ({"kind": "llamacpp", "model": "m"}, True, Looks("", "")),
+        ({"kind": "fake"}, True, Looks("", "")),
+        ({"kind": "replay", "landscape": "x.csv"}, True, Looks("", "")),
+    ],
+)  # fmt: skip
+def test_what_an_engine_section_asks_for(
+    section: dict[str, Any], has_gpus: bool, looks: Looks
+) -> None:
+    assert looks_of(parse_engine(section), has_gpus=has_gpus) == looks
