@@ -76,7 +76,20 @@ def test_similar_drafts_are_of_the_same_family() -> None:
 
 @pytest.mark.parametrize(
     ("count", "words"),
-    [(1_174_405_120, "1.17 B"), (229_376_000, "229 M"), (37_000, "37.0 K"), (999, "999")],
-)
+    [
+        (1_174_405_120, "1.17 B"),
+        (229_376_000, "229 M"),
+        (37_000, "37.0 K"),
+        (999, "999"),
+        (1_000, "1.00 K"),
+        (9_994, "9.99 K"),
+        (9_999, "10.0 K"),
+        (999_499, "999 K"),
+        (999_999, "1.00 M"),
+        (99_999_999_999, "100 B"),
+        (1_040_000_000_000, "1.04 T"),
+        (0, "0"),
+    ],
+)  # fmt: skip
 def test_counts_in_words(count: int, words: str) -> None:
     assert in_words(count) == words

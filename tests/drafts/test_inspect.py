@@ -135,6 +135,8 @@ def test_fc_of_another_target(draft, shapes) -> None:
     [
         (np.zeros(32_000), "map-is-not-zero"),
         (np.arange(32_000) * 5, "map-holds-differences"),
+        (np.arange(32_000) * 3, "map-holds-differences"),  # each sum is a token of the target too
+        (np.arange(32_000) - 5, "map-is-inside-the-vocabulary"),
         (np.full(32_000, 200_000), "map-is-inside-the-vocabulary"),
     ],
 )

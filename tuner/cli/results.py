@@ -21,7 +21,7 @@ def show(
     study: STUDY,
     trial: Annotated[
         int | None,
-        typer.Argument(metavar="[TRIAL]", help="One trial in full.", autocompletion=trial_numbers),
+        typer.Argument(metavar="TRIAL", help="One trial in full.", autocompletion=trial_numbers),
     ] = None,
     as_json: JSON = False,
 ) -> None:

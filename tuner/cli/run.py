@@ -56,7 +56,7 @@ def confirm(
     trials: Annotated[
         list[int] | None,
         typer.Argument(
-            metavar="[TRIAL]...",
+            metavar="TRIAL",
             help="Trials to confirm; the best when left out.",
             autocompletion=trial_numbers,
         ),

@@ -84,7 +84,7 @@ def check(study: STUDY, as_json: JSON = False) -> None:
 
 def schema(
     kind: Annotated[
-        str, typer.Argument(metavar="[KIND]", help="study or space; both when left out.")
+        str, typer.Argument(metavar="KIND", help="study or space; both when left out.")
     ] = "",
 ) -> None:
     """Print the JSON Schemas of studies and spaces.

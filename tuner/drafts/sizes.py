@@ -69,8 +69,8 @@ def _product(tensor: Tensor) -> str:
 def in_words(count: int) -> str:
     """1_174_405_120 as `1.17 B`, 229_376_000 as `229 M`: three significant digits."""
     for scale, word in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if count >= scale:
-            value = count / scale
+        value = float(f"{count / scale:.3g}")
+        if value >= 1:
             digits = 2 if value < 10 else 1 if value < 100 else 0
             return f"{value:.{digits}f} {word}"
     return str(count)
