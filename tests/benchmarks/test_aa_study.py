@@ -1,4 +1,4 @@
-"""The A/A benchmark: its studies are valid, its promises are counted, its table says what failed."""
+"""The A/A benchmark: valid studies, counted promises, a table that says what failed."""
 
 from __future__ import annotations
 

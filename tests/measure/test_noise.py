@@ -14,6 +14,7 @@ from tuner.measure.noise import (
     launch_noise,
     rounds_needed,
     smallest_detectable_gain,
+    spread,
 )
 from tuner.measure.statistics import gain_intervals
 
@@ -55,16 +56,18 @@ def test_noise_without_drift_is_seldom_taken_for_drift() -> None:
     hits = sum(
         drift(range(5), draw.normal(0, 0.05, 5).tolist()).is_significant for _ in range(500)
     )
-    assert hits <= 15
+    assert 10 <= hits <= 40, "one in twenty"
     assert not Drift(0.1, math.nan, 0, 1).is_significant
 
 
 def test_drift_taken_out_of_the_noise() -> None:
     trend = drift(range(6), [0.05 * n for n in range(6)])
     assert trend.is_significant
-    assert launch_noise(launches([0.05 * n for n in range(6)]), trend).sd == pytest.approx(
-        0.0, abs=1e-9
-    )
+    places, levels = range(6), [0.05 * n for n in range(6)]
+    found = spread(places, levels, trend)
+    assert (found.sd, found.df) == (pytest.approx(0.0, abs=1e-9), 4)
+    assert spread(places, levels).sd == pytest.approx(0.05 * math.sqrt(3.5))
+    assert trend.change == pytest.approx(math.expm1(0.25))
 
 
 def test_one_bad_launch_is_no_drift() -> None:

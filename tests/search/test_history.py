@@ -89,3 +89,46 @@ def test_failures_in_a_row_end_at_the_last_success(history, trial) -> None:
     history.add(trial(8, "reused"))
     history.add(trial(9, "failed", failure="died"))
     assert [record.number for record in history.last_failures()] == [9, 7]
+
+
+def drifting(objective, trial, slope: float) -> History:
+    """Baseline at launches 0, 2, 4, 6; two equal servers and one a tenth faster between."""
+    gains = {1: 1.0, 3: 1.1, 5: 1.0}
+    records = []
+    for number in range(7):
+        speed = 100.0 * math.exp(slope * number) * gains.get(number, 1.0)
+        state = "complete" if number in gains else "baseline"
+        records.append(trial(number, state, (speed, 1.1 * speed), vs_baseline=speed / 100.0))
+    return History(objective, records)
+
+
+@pytest.mark.parametrize("slope", [-0.02, 0.02])
+def test_drift_is_taken_out_of_what_was_measured_between_baselines(
+    objective, trial, slope
+) -> None:
+    history = drifting(objective, trial, slope)
+    changed = history.settle()
+    assert {r.number: round(r.vs_baseline, 6) for r in changed} == {1: 1.0, 3: 1.1, 5: 1.0}
+    assert [round(math.log1p(r.drift) / slope) for r in changed] == [-2, 0, 2]
+    assert history.ranked()[0].number == 3
+    assert history.settle() == [], "what is settled stays"
+    assert history.launch_noise().sd == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_next_trial_is_compared_with_the_baseline_of_its_time(objective, trial) -> None:
+    history = drifting(objective, trial, -0.02)
+    assert history.baseline_blocks()[0] == pytest.approx(100 * math.exp(-0.02 * 7))
+    assert history.baseline_blocks(1)[0] == pytest.approx(100 * math.exp(-0.02))
+
+
+def test_a_steady_machine_corrects_nothing(objective, trial) -> None:
+    history = drifting(objective, trial, 0.0)
+    before = list(history.records)
+    assert history.settle() == []
+    assert history.records == before
+
+
+def test_launches_since_the_baseline(history: History, trial) -> None:
+    assert history.since_baseline == 5
+    history.add(trial(7, "baseline"))
+    assert history.since_baseline == 0

@@ -7,7 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.search.history import History
-from tuner.search.stopping import draft_trouble, host_trouble, spent_budget
+from tuner.search.stopping import (
+    draft_trouble,
+    drift_words,
+    host_trouble,
+    spent_budget,
+    unfit_host,
+)
 
 MODEL = SimpleNamespace(draft_source=lambda args: "model")
 LOOKUP = SimpleNamespace(draft_source=lambda args: "lookup")
@@ -65,3 +71,26 @@ def test_a_draft_the_engine_refuses_stops_speculation_whatever_keep_going_says(
     refused = trial(1, "failed", failure="launch_crash", reason="vocab", is_draft_fault=True)
     stop = draft_trouble(MODEL, History(objective, [refused]), keep_going=True)
     assert stop.why == "the draft model cannot be used: vocab"
+
+
+def test_a_host_on_which_nothing_can_be_told_apart_is_unfit(objective, trial) -> None:
+    speeds = (100.0, 150.0, 90.0)
+    launches = [trial(n, "baseline", (speed, speed)) for n, speed in enumerate(speeds)]
+    stop = unfit_host(History(objective, launches), newest=3)
+    assert stop.why.startswith("this host is unfit to compare servers: launches of the baseline")
+    assert "search.keep_going" in stop.hint
+    assert unfit_host(History(objective, launches), newest=2) is None, "two say nothing"
+
+
+def test_an_unfit_host_that_was_put_right_may_be_measured_on_again(objective, trial) -> None:
+    speeds = (100.0, 150.0, 90.0, 120.0, 121.0, 119.0)
+    launches = [trial(n, "baseline", (speed, speed)) for n, speed in enumerate(speeds)]
+    assert unfit_host(History(objective, launches), newest=6) is not None
+    assert unfit_host(History(objective, launches), newest=3) is None
+
+
+def test_drift_is_told_per_launch_and_in_all(objective, trial) -> None:
+    launches = [trial(n, "baseline", (100 * 0.98**n, 110 * 0.98**n)) for n in range(5)]
+    why, what = drift_words(History(objective, launches), 3)
+    assert why == "the baseline drifts by -2.0% per launch (-8% so far)"
+    assert what.startswith("3 trials were compared again, each with the baseline interpolated")

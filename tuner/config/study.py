@@ -84,7 +84,8 @@ class SearchConfig(Frozen):
         default=8, ge=0, description="Measure the baseline again after so many trials; 0: never."
     )
     keep_going: bool = Field(
-        default=False, description="Launch on although the draft is never accepted."
+        default=False,
+        description="Launch on although the draft is never accepted, or the host is unfit.",
     )
 
 

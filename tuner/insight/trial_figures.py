@@ -21,7 +21,7 @@ from tuner.insight.figure import (
     level,
 )  # fmt: skip
 from tuner.insight.leverage import Explanation
-from tuner.measure.noise import drift, launch_levels, launch_noise
+from tuner.measure.sentinels import sentinels
 from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
 
@@ -120,13 +120,12 @@ def noise_figure(study: StoredStudy, found: Explanation) -> Figure | None:
         for trial in study.trials
         if trial.state == "baseline" and (point := point_at(trial, study.load))
     ]
-    levels = launch_levels([values for _, values in launches])
+    numbers = [float(trial.number) for trial, _ in launches]
+    found_again = sentinels(numbers, [values for _, values in launches])
+    levels = found_again.levels
     if len(levels) < 2 or len(levels) != len(launches):
         return None
-    numbers = [float(trial.number) for trial, _ in launches]
-    trend = drift(numbers, levels)
     widest = max(LEAST_RANGE, 1.2 * max(abs(each) for each in levels))
-    noise = launch_noise([values for _, values in launches], trend)
     data = [
         {
             "type": "scatter", "mode": "lines+markers", "showlegend": False,
@@ -144,6 +143,7 @@ def noise_figure(study: StoredStudy, found: Explanation) -> Figure | None:
         },
         "shapes": [level(0.0)],
     }
-    known = "drift is significant" if trend.is_significant else "no significant drift"
-    caption = f"Launches of the baseline differ by {units.percent(noise.sd)} (one sd); {known}."
+    known = "drift is significant" if found_again.is_drifting else "no significant drift"
+    sd = units.percent(found_again.noise.sd)
+    caption = f"Launches of the baseline differ by {sd} (one sd); {known}."
     return Figure("noise", "Drift and noise", caption, data, layout)

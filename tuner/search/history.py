@@ -13,8 +13,9 @@ import numpy as np
 
 from tuner.args import ServerArgs
 from tuner.errors import FailureKind
-from tuner.measure.noise import LaunchNoise, launch_noise
+from tuner.measure.noise import LaunchNoise
 from tuner.measure.records import Measurement
+from tuner.measure.sentinels import Sentinels, sentinels
 from tuner.search.objective import Objective, pooled_reference
 from tuner.store.record import LoadPointRecord, TrialRecord
 
@@ -51,7 +52,13 @@ class History:
     @property
     def launches(self) -> int:
         """How many launches the finished trials cost."""
-        return sum(1 for record in self.records if record.state not in ("infeasible", "reused"))
+        return sum(map(is_launch, self.records))
+
+    @property
+    def since_baseline(self) -> int:
+        """Launches since the baseline was measured last."""
+        states = [record.state for record in self.records if is_launch(record)]
+        return states[::-1].index("baseline") if "baseline" in states else len(states)
 
     def twin_of(self, args: ServerArgs) -> TrialRecord | None:
         """An earlier trial of the very same server whose outcome stands: it was measured, or it
@@ -81,9 +88,52 @@ class History:
                 return record
         return None
 
-    def baseline_blocks(self) -> tuple[float, ...]:
-        """The objective per block, pooled over all launches of the baseline."""
-        return pooled_reference([block_values(self.objective, r) for r in self.baselines])
+    def baseline_blocks(self, position: int | None = None) -> tuple[float, ...]:
+        """The objective per block, pooled over all launches of the baseline.
+
+        Args:
+            position: launches of the study before the one it is compared with (None: all so
+                far); where the machine drifts, the baseline as it would have been just then.
+        """
+        pooled = pooled_reference([block_values(self.objective, r) for r in self.baselines])
+        factor = math.exp(self.sentinels().shift(self.launches if position is None else position))
+        return tuple(value * factor for value in pooled)
+
+    def sentinels(self, newest: int | None = None) -> Sentinels:
+        """The baseline's launches along the study; `newest`: only so many of the last."""
+        places = self._places()
+        baselines = self.baselines if newest is None else self.baselines[-newest:]
+        return sentinels(
+            [places[record.number] for record in baselines],
+            [block_values(self.objective, record) for record in baselines],
+        )
+
+    def _places(self) -> dict[int, int]:
+        """Launches of the study before each launched trial, by trial number."""
+        launched = [record for record in self.records if is_launch(record)]
+        return {record.number: place for place, record in enumerate(launched)}
+
+    def settle(self) -> list[TrialRecord]:
+        """Compare every measured trial with the baseline as it was around its own launch.
+
+        Done after each launch of the baseline, because only that one shows what the machine did
+        since the one before. Returns the records that changed; without drift none does.
+        """
+        found, places = self.sentinels(), self._places()
+        if not found.is_drifting:
+            return []
+        changed: list[TrialRecord] = []
+        for at, record in enumerate(self.records):
+            if record.state not in ("complete", "pruned"):
+                continue
+            reference = self.baseline_blocks(places[record.number])
+            ratio = self.objective.ratio(block_values(self.objective, record), reference)
+            shift = math.expm1(found.shift(places[record.number]))
+            if ratio is not None and (ratio, shift) != (record.vs_baseline, record.drift):
+                update = {"vs_baseline": ratio, "drift": shift}
+                self.records[at] = record.model_copy(update=update)
+                changed.append(self.records[at])
+        return changed
 
     def baseline_metrics(self) -> dict[str, float]:
         """Every metric at the objective's load: the median over launches of the baseline."""
@@ -95,8 +145,9 @@ class History:
         }
 
     def launch_noise(self) -> LaunchNoise:
-        """How much launches of one server differ here, from the baseline's repeats."""
-        return launch_noise([block_values(self.objective, record) for record in self.baselines])
+        """How much launches of one server differ here, from the baseline's repeats; what a drift
+        explains is no noise."""
+        return self.sentinels().noise
 
     def ranked(self) -> list[TrialRecord]:
         """Complete, feasible trials, best ratio to the baseline first."""
@@ -118,12 +169,17 @@ class History:
         """The launches at the end of the history that all failed, newest first."""
         found: list[TrialRecord] = []
         for record in reversed(self.records):
-            if record.state in ("infeasible", "reused"):
+            if not is_launch(record):
                 continue
             if record.state != "failed":
                 break
             found.append(record)
         return found
+
+
+def is_launch(record: TrialRecord) -> bool:
+    """True when the trial started a server."""
+    return record.state not in ("infeasible", "reused")
 
 
 def outcome_stands(record: TrialRecord) -> bool:

@@ -24,7 +24,14 @@ from tuner.search.recording import TrialPlan
 from tuner.search.sampling import Suggester, make_suggester
 from tuner.search.session import Session, open_session
 from tuner.search.sharing import await_others, confirming
-from tuner.search.stopping import Stop, draft_trouble, host_trouble, spent_budget
+from tuner.search.stopping import (
+    Stop,
+    draft_trouble,
+    drift_words,
+    host_trouble,
+    spent_budget,
+    unfit_host,
+)
 from tuner.search.study import Asked
 from tuner.search.trial_runner import TrialOutcome, run_trial
 from tuner.search.untimed import look_closer
@@ -149,6 +156,7 @@ def work(
             keep(session, outcome)
             if chosen.is_baseline:
                 require_baseline(session, outcome.record)
+                settle(session)
         look_closer(session, [outcome.record], "every")
     return Stop("the search ended")
 
@@ -207,17 +215,7 @@ def queue_baseline_when_due(session: Session) -> None:
     if not session.history.baselines:
         session.opened.queue_baseline()  # whoever finds none measured measures one itself
         return
-    every = session.loaded.config.search.baseline_every
-    launched = [
-        record
-        for record in session.history.records
-        if record.state not in ("infeasible", "reused")
-    ]
-    since = 0
-    for record in reversed(launched):
-        if record.state == "baseline":
-            break
-        since += 1
+    every, since = session.loaded.config.search.baseline_every, session.history.since_baseline
     is_running = any(trial.user_attrs.get("baseline") for trial in session.opened.running())
     if every and since >= every and not is_running:
         session.opened.queue_baseline()
@@ -256,6 +254,23 @@ def keep(session: Session, outcome: TrialOutcome) -> None:
     session.bench.observer(as_finished(record))
     if note:
         session.bench.observer(Notice("warning", note))
+
+
+def settle(session: Session) -> None:
+    """What a new launch of the baseline says of the host, and of the trials before it.
+
+    Raises:
+        HostError: it varies or drifts beyond what can be measured on.
+    """
+    history, observer = session.history, session.bench.observer
+    trouble = unfit_host(history, len(history.baselines) - session.earlier_baselines)
+    if trouble and not session.loaded.config.search.keep_going:
+        raise HostError(trouble.why, trouble.hint)
+    changed = history.settle()
+    for record in changed:
+        session.opened.amend(record)
+    if changed:
+        observer(Notice("warning", *drift_words(history, len(changed))))
 
 
 def require_baseline(session: Session, record: TrialRecord) -> None:

@@ -59,6 +59,7 @@ class Session:
     Args:
         started: when this run began, on the monotonic clock: the wall budget counts from it.
         lock: held by the thread that reads or changes what the study knows.
+        earlier_baselines: launches of the baseline that were stored before this run.
     """
 
     loaded: LoadedStudy
@@ -68,6 +69,7 @@ class Session:
     history: History
     started: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    earlier_baselines: int = 0
 
     def refresh(self) -> None:
         """Take note of what other workers have finished meanwhile."""
@@ -139,7 +141,9 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
             ),
             fingerprint=fingerprint.digest,
         )
-        yield Session(loaded, bench, candidates, opened, recall(bench, opened))
+        history = recall(bench, opened)
+        earlier = len(history.baselines)
+        yield Session(loaded, bench, candidates, opened, history, earlier_baselines=earlier)
 
 
 def subject_of(loaded: LoadedStudy, version: str) -> Subject:

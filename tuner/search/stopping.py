@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tuner.args import ServerArgs
@@ -51,6 +52,30 @@ def host_trouble(history: History) -> Stop | None:
             last.hint or f"Read {last.log_path or 'the server logs'} and run `tuner doctor`.",
         )
     return None
+
+
+def unfit_host(history: History, newest: int) -> Stop | None:
+    """The newest launches of the baseline vary or drift beyond what a gain could be told from.
+
+    Only so many count: a host that was put right may be measured on again.
+    """
+    trouble = history.sentinels(newest).trouble()
+    hint = (
+        "End what else runs on this machine or fix its clocks (`tuner doctor`), then run again: "
+        "it goes on where it was. search.keep_going measures in spite of it."
+    )
+    return Stop(f"this host is unfit to compare servers: {trouble}", hint) if trouble else None
+
+
+def drift_words(history: History, changed: int) -> tuple[str, str]:
+    """That the machine drifts, and what was done about it."""
+    trend = history.sentinels().drift
+    return (
+        f"the baseline drifts by {math.expm1(trend.slope):+.1%} per launch "
+        f"({trend.change:+.0%} so far)",
+        f"{changed} trials were compared again, each with the baseline interpolated between its "
+        "launches before and after; the confirmation alternates its launches.",
+    )
 
 
 def draft_trouble(engine: Engine, history: History, keep_going: bool) -> Stop | None:

@@ -108,7 +108,9 @@ class TrialRecord(Record):
     """All about one finished trial.
 
     `vs_baseline` is the paired ratio, above 1 is better whatever the objective's direction;
-    `predicted` is what the sampler expected it to be.
+    `predicted` is what the sampler expected it to be. `drift` is how much faster or slower the
+    machine was at this launch than usual, as the baseline's launches around it say: it is taken
+    out of `vs_baseline`; null where none was found.
     `digest` is of the requested arguments, `effective_digest` of what the server really used.
     `cycle` is the measured time per step in seconds by part (draft, verify, other), if known.
     """
@@ -128,6 +130,7 @@ class TrialRecord(Record):
     value: float | None = None
     half_width: float | None = None
     vs_baseline: float | None = None
+    drift: float | None = None
     predicted: float | None = None
     acceptance_length: float | None = None
     acceptance_per_position: list[Number] = Field(default_factory=list)

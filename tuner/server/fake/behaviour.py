@@ -22,6 +22,8 @@ class Behaviour:
         acceptance_loss_per_request: how much that chance falls with every request served.
         launch_drift: relative standard deviation of a speed factor drawn once per launch;
             launch_seed: makes it reproducible.
+        drift_per_launch: each launch is slower than the one before by this share; needs
+            state_dir.
         slow_first, slow_first_factor: so many requests are so much slower.
         slow_after_s, slow_after_factor: the same from so many seconds after the start.
         collapse_at_concurrency, collapse_factor: slower for good once so many run at once.
@@ -84,6 +86,7 @@ class Behaviour:
     acceptance_loss_per_request: float = 0.0
     launch_drift: float = 0.0
     launch_seed: int | None = None
+    drift_per_launch: float = 0.0
     slow_first: int = 0
     slow_first_factor: float = 5.0
     slow_after_s: float | None = None

@@ -67,9 +67,9 @@ def leak_shared_memory(size: int) -> Path:
     return path
 
 
-def count_launch(folder: str) -> int:
-    """How many launches this folder has seen, this one included."""
-    path = Path(folder, "launches")
+def count_launch(folder: str, name: str = "launches") -> int:
+    """How many launches this folder has seen, this one included; each name counts by itself."""
+    path = Path(folder, name)
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

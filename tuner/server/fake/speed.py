@@ -19,6 +19,7 @@ import random
 from dataclasses import dataclass
 
 from tuner.server.fake.behaviour import Behaviour
+from tuner.server.fake.processes import count_launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,11 @@ def step_parts(behaviour: Behaviour, speculation: Speculation) -> tuple[float, f
 
 def launch_factor(behaviour: Behaviour) -> float:
     """Slowness of this launch: 1 without drift."""
+    factor = 1.0
+    if behaviour.drift_per_launch and behaviour.state_dir:
+        earlier = count_launch(behaviour.state_dir, "drifting") - 1
+        factor = (1 + behaviour.drift_per_launch) ** earlier
     if not behaviour.launch_drift:
-        return 1.0
+        return factor
     source = random.Random(behaviour.launch_seed)  # None: different at every launch
-    return float(max(0.2, source.gauss(1.0, behaviour.launch_drift)))
+    return factor * float(max(0.2, source.gauss(1.0, behaviour.launch_drift)))
