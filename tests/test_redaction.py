@@ -70,6 +70,40 @@ storage: postgresql+psycopg://u:pass@h/d
     assert hidden.count("\n") == text.count("\n")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'HF_TOKEN: "hf,abc}d#e"',
+        "HF_TOKEN: 'hf, it''s'",
+        'HF_TOKEN: "hf \\" abc"',
+        "HF_TOKEN:\n    hf_abc",
+        "'HF_TOKEN' : hf_abc",
+        "-postgresql://u:hf_abc@h/d",
+        "see (redis://:hf_abc@h/0)",
+    ],
+)
+def test_a_secret_is_hidden_to_its_last_letter(text: str) -> None:
+    hidden = hide_in_text(f"a: 1\n{text}\nb: 2\n")
+    assert "***" in hidden
+    assert not any(part in hidden for part in ("hf", "abc", "it", "d#e"))
+    assert hidden.startswith("a: 1\n")
+    assert hidden.endswith("\nb: 2\n")
+
+
+def test_a_known_secret_is_hidden_wherever_it_stands() -> None:
+    text = "x: &t hf_abc\nenv: {HF_TOKEN: *t, OTHER: >-\n  hf_abc\n}"
+    hidden = hide_in_text(text, ["hf_abc"])
+    assert "hf_abc" not in hidden
+    assert hidden.count("***") == 3
+
+
+@pytest.mark.parametrize("piece", ["x", "x-", "TOKEN", "x://", "x:", "key ", "'", '"', "TOKEN: '"])
+def test_the_time_to_hide_grows_with_the_text_not_its_square(piece: str) -> None:
+    text = piece * (200_000 // len(piece))
+    hidden = hide_in_text(text)  # a square of it would take an hour
+    assert len(hidden) <= len(text) + 3 * text.count("TOKEN")
+
+
 def test_secret_values_long_enough_to_be_found_in_a_text() -> None:
     environ = {"HF_TOKEN": "hf_abcdef", "API_KEY": "short", "PATH": "/usr/bin:/bin"}
     assert secret_values(environ) == ["hf_abcdef"]

@@ -19,9 +19,17 @@ from typer.testing import CliRunner
 
 from tuner import __version__
 from tuner.cli.app import ORDER, build_app
-from tuner.cli.options import study_names, trial_numbers
+from tuner.cli.options import JSON, study_names, trial_numbers
 from tuner.cli.output import error_lines, finite, fold, table_lines
-from tuner.errors import ConfigError, HostError, Interrupted, Problem, StudyMismatch, TunerError
+from tuner.errors import (
+    ConfigError,
+    Difference,
+    HostError,
+    Interrupted,
+    Problem,
+    StudyMismatch,
+    TunerError,
+)
 from tuner.store.database import open_store
 from tuner.store.place import place_of
 
@@ -94,6 +102,93 @@ def test_errors_become_exit_codes(error: TunerError, code: int) -> None:
     assert found.exit_code == code
     assert found.stdout == ""
     assert found.stderr == f"{error.message}\n  {error.hint}\n"
+
+
+DIFFERENT = StudyMismatch("s", [Difference("space.topk", "[1]", "[1, 2]")], "Use --new.")
+MISTAKE = Problem("s.yaml", 3, 5, "space.topk", "must be distinct, got [4, 4].", "Remove one.")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            HostError("port: must be free, got 8000 taken.", "Stop it."),
+            {
+                "exit_code": 3,
+                "message": "port: must be free, got 8000 taken.",
+                "hint": "Stop it.",
+                "errors": [
+                    {"message": "port: must be free, got 8000 taken.", "hint": "Stop it."}
+                ],
+                "differences": [],
+            },
+        ),
+        (
+            ConfigError([MISTAKE]),
+            {
+                "exit_code": 2,
+                "message": "1 error, nothing was launched.",
+                "hint": "",
+                "errors": [
+                    {
+                        "file": "s.yaml",
+                        "line": 3,
+                        "column": 5,
+                        "path": "space.topk",
+                        "message": "must be distinct, got [4, 4].",
+                        "hint": "Remove one.",
+                    }
+                ],
+                "differences": [],
+            },
+        ),
+        (
+            DIFFERENT,
+            {
+                "exit_code": 4,
+                "message": DIFFERENT.message,
+                "hint": "Use --new.",
+                "errors": [{"message": DIFFERENT.message, "hint": "Use --new."}],
+                "differences": [{"field": "space.topk", "stored": "[1]", "present": "[1, 2]"}],
+            },
+        ),
+    ],
+)
+def test_an_error_is_a_document_too(error: TunerError, expected: dict[str, Any]) -> None:
+    app = build_app()
+
+    @app.command()
+    def broken(as_json: JSON = False) -> None:
+        raise error
+
+    found = CliRunner().invoke(app, ["broken", "--json"])
+    assert found.exit_code == error.exit_code
+    assert json.loads(found.stdout) == {"ok": False, **expected}
+    assert error.message in found.stderr
+    assert CliRunner().invoke(app, ["broken"]).stdout == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "nope.yaml"),
+        ("show", "nope"),
+        ("run", "nope.yaml"),
+        ("export", "nope"),
+        ("verify", "nope"),
+        ("draft", "inspect", "nope"),
+        ("trouble", "no such words"),
+    ],
+)
+def test_what_is_not_there_is_a_document_with_exit_code_2(
+    tuner: Tuner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = tuner(*command, "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["ok"], document["exit_code"]) == (2, False, 2)
+    assert document["errors"][0]["message"] == document["message"]
+    assert "got" in document["message"] or "must be a folder" in document["message"]
 
 
 def test_control_c_is_130() -> None:

@@ -33,6 +33,28 @@ def test_a_geometric_grid_ends_with_the_high_end() -> None:
     assert values(int=[2**20, 2**24], log=2) == tuple(2**n for n in range(20, 25))
 
 
+@pytest.mark.parametrize(
+    "domain",
+    [
+        {"float": [0.0, 1e300], "step": 0.1},
+        {"float": [-1.7e308, 1.7e308], "step": 5e-324},
+        {"float": [1e30, 2e30], "step": 1},
+        {"int": [0, 10**39]},
+        {"int": [1, 10**39], "log": 1.0000000000000002},
+    ],
+)
+def test_ranges_of_any_size_are_refused_not_crashed_on(domain: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="must give at most 2,000 values"):
+        ParameterConfig.model_validate({"flag": "f", **domain})
+
+
+def test_numbers_of_any_size_are_counted_exactly() -> None:
+    assert values(int=[10**39, 10**39 + 3]) == tuple(10**39 + n for n in range(4))
+    assert values(float=[0.0, 1.5e308], step=7.5e307) == (0.0, 7.5e307, 1.5e308)
+    assert values(float=[5e-324, 1.0], log=1e300) == (5e-324, pytest.approx(5e-24), 1.0)
+    assert values(int=[1, 10**39], log=1.7e308) == (1, 10**39)
+
+
 def test_types_of_values() -> None:
     assert {type(value) for value in values(int=[1, 20], log=1.5)} == {int}
     assert {type(value) for value in values(float=[1, 3], step=1)} == {float}

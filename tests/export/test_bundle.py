@@ -126,11 +126,31 @@ def test_a_launcher_of_another_program_is_caught(
 
 
 def test_what_is_no_bundle_is_said_to_be_none(engine: Any, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must be a bundle"):
+    with pytest.raises(UsageError, match=r"must be a bundle, got nothing there\."):
+        verify_bundle(tmp_path / "nowhere", engine)
+    with pytest.raises(UsageError, match=r"must be a bundle, got a folder without manifest\.json"):
         verify_bundle(tmp_path, engine)
     (tmp_path / "manifest.json").write_text('{"format": 9}')
     with pytest.raises(StoreError, match="format must be 1, got 9"):
         verify_bundle(tmp_path, engine)
+
+
+@pytest.mark.parametrize("value", [None, [], 5, "x", [1]])
+@pytest.mark.parametrize("path", ["server", "server.args", "server.args.env", "files", "study"])
+def test_a_manifest_of_the_wrong_form_is_refused_by_name(
+    engine: Any, subject: Subject, tmp_path: Path, path: str, value: object
+) -> None:
+    folder = tmp_path / "deploy"
+    write_bundle(build(engine, subject, folder), folder)
+    data = json.loads((folder / "manifest.json").read_text())
+    *parents, last = path.split(".")
+    place = data
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    (folder / "manifest.json").write_text(json.dumps(data))
+    with pytest.raises(StoreError, match=f"{path}[a-z.]* must be a mapping, got "):
+        verify_bundle(folder, engine)
 
 
 def test_a_bundle_that_points_outside_is_refused(

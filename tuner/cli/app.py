@@ -30,7 +30,7 @@ from tuner.cli import (
     trouble,
     worker,
 )
-from tuner.cli.output import error_lines, narrate, say
+from tuner.cli.output import error_document, error_lines, narrate, say, say_json
 from tuner.errors import TunerError
 
 ORDER = (
@@ -47,6 +47,9 @@ DEFECT = 70
 """Exit code of an unexpected error (EX_SOFTWARE): 1 means that no server is feasible."""
 
 
+WANTS_JSON = "tuner.wants_json"
+
+
 class Commands(TyperGroup):
     """The root group: lists commands in the order of a study's life, maps errors to exits."""
 
@@ -55,12 +58,19 @@ class Commands(TyperGroup):
         known = [name for name in ORDER if name in self.commands]
         return known + [name for name in super().list_commands(ctx) if name not in ORDER]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember whether the command shall answer with JSON."""
+        ctx.meta[WANTS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an expected error is printed and becomes its exit code."""
         try:
             return super().invoke(ctx)
         except TunerError as error:
             narrate(*error_lines(error))
+            if ctx.meta[WANTS_JSON]:
+                say_json(error_document(error))
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
             narrate("Interrupted.")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner import units
+from tuner.cli.output import problem_document
 from tuner.cli.table import params_text
 from tuner.config.loader import LoadedStudy, load_study
 from tuner.errors import ConfigError, EngineError, Problem, StoreError, UsageError
@@ -50,21 +51,10 @@ class CheckReport:
 
     def to_json(self) -> dict[str, Any]:
         """The `--json` document."""
-        errors = [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "column": problem.column,
-                "path": problem.path,
-                "message": problem.message,
-                "hint": problem.hint,
-            }
-            for problem in self.problems
-        ]
         return {
             "ok": not self.problems,
             "name": self.name,
-            "errors": errors,
+            "errors": [problem_document(problem) for problem in self.problems],
             "space": dict(self.space),
             "rules": [
                 {"rule": r.rule, "kind": r.kind, "points": r.points, "example": r.example}

@@ -8,9 +8,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
-from tuner.errors import ConfigError, TunerError
+from tuner.errors import ConfigError, Problem, StudyMismatch, TunerError
 
 
 def say(*lines: str) -> None:
@@ -89,6 +90,26 @@ def error_lines(error: TunerError) -> list[str]:
         lines += [line for problem in error.problems for line in str(problem).splitlines()]
     lines += error.message.splitlines()
     return [*lines, *_indented(error.hint.splitlines())]
+
+
+def error_document(error: TunerError) -> dict[str, Any]:
+    """An error as the document of a `--json` call: every problem with its place."""
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    differences = error.differences if isinstance(error, StudyMismatch) else ()
+    return {
+        "ok": False,
+        "exit_code": error.exit_code,
+        "message": error.message,
+        "hint": error.hint,
+        "errors": [problem_document(problem) for problem in problems]
+        or [{"message": error.message, "hint": error.hint}],
+        "differences": [asdict(difference) for difference in differences],
+    }
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """One mistake in a file, as JSON shows it."""
+    return asdict(problem)
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:

@@ -6,8 +6,10 @@ import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 
+import typer
+
 from tuner.cli.hook import TrialHook
-from tuner.cli.output import say_json
+from tuner.cli.output import error_lines, narrate, say_json
 from tuner.cli.show import study_document
 from tuner.cli.view import RunView, run_view
 from tuner.config.loader import LoadedStudy, load_study
@@ -85,13 +87,15 @@ def ending_lines(done: StoredStudy) -> list[str]:
 
 @contextlib.contextmanager
 def documented(study: str, as_json: bool) -> Iterator[None]:
-    """A study that ends without a feasible server (exit code 1) prints its document too."""
+    """A study that ends without a feasible server prints its document too, not the error's."""
     try:
         yield
-    except NoFeasibleServer:
-        if as_json:
-            say_json(study_document(read_study(study)))
-        raise
+    except NoFeasibleServer as error:
+        if not as_json:
+            raise
+        say_json(study_document(read_study(study)))
+        narrate(*error_lines(error))
+        raise typer.Exit(error.exit_code) from error
 
 
 def _shown(

@@ -86,6 +86,7 @@ def schema(
     kind: Annotated[
         str, typer.Argument(metavar="KIND", help="study or space; both when left out.")
     ] = "",
+    as_json: JSON = False,
 ) -> None:
     """Print the JSON Schemas of studies and spaces.
 

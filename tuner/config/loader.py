@@ -130,7 +130,7 @@ def _loaded(document: Document, sources: list[Source], space: MergedSpace) -> Lo
         config=take_secrets(absolute)[0],
         parameters=parameters,
         constraints=constraints,
-        text=hide_in_text(document.text),
+        text=hide_in_text(document.text, secrets.values()),
         digest=_digest(written, parameters, constraints),
         warnings=tuple(find_cautions(document, written, space)),
         included=tuple(source.document.path.resolve() for source in sources[:-1]),

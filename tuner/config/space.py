@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -144,6 +145,10 @@ def check_flag(flag: str, at: tuple[str | int, ...]) -> Issue | None:
     return None
 
 
+_EXACT = Context(prec=1000)
+"""Digits enough for every float: a sum that rounds would let a grid stand still."""
+
+
 def _grid(bounds: tuple[float, float], step: float | None, log: float | None) -> Iterator[Decimal]:
     """Exact decimal arithmetic: three steps of 0.1 are 0.3 here."""
     value, end = Decimal(str(bounds[0])), Decimal(str(bounds[1]))
@@ -151,7 +156,9 @@ def _grid(bounds: tuple[float, float], step: float | None, log: float | None) ->
     factor = Decimal(str(log)) if log is not None else None
     while value < end:
         yield value
-        value = value * factor if factor is not None else value + distance
+        value = (
+            _EXACT.multiply(value, factor) if factor is not None else _EXACT.add(value, distance)
+        )
     yield end
 
 
@@ -160,13 +167,13 @@ def _log_issues(base: float, low: float, high: float, key: str) -> Iterator[Issu
         yield Issue(f"must be a base above 1, got {base}", "Write log: 2.", ("log",))
     elif low <= 0:
         yield Issue(f"must begin above 0 with log, got {show([low, high])}", "", (key,))
-    elif Decimal(str(low)) * Decimal(str(base)) ** MAX_VALUES < Decimal(str(high)):
+    elif math.log(high) - math.log(low) > MAX_VALUES * math.log(base):
         yield _too_many(("log",))
 
 
 def _fit_issues(step: float, low: float, high: float, key: str) -> Iterator[Issue]:
     first, last, distance = (Decimal(str(number)) for number in (low, high, step))
-    count, rest = divmod(last - first, distance)
+    count, rest = _EXACT.divmod(_EXACT.subtract(last, first), distance)
     if count > MAX_VALUES:
         yield _too_many(("step",) if step != 1 else (key,))
     elif rest:

@@ -99,7 +99,17 @@ def check_files(files: Mapping[str, str], engine: Engine) -> ServerArgs:
 
 
 def read_bundle(folder: Path) -> dict[str, str]:
-    """The files of a written bundle by name; raises StoreError when there is none."""
+    """The files of a written bundle by name.
+
+    Raises:
+        UsageError: the folder holds no bundle.
+        StoreError: it holds one that was changed, or cannot be read.
+    """
+    if not (folder / manifest.NAME).exists():
+        raise UsageError(
+            f"{folder}: must be a bundle, got {_instead(folder)}.",
+            "Name the folder that `tuner export` wrote.",
+        )
     try:
         text = _read(folder / manifest.NAME)
         names = manifest.parse_manifest(text)["files"]
@@ -107,6 +117,12 @@ def read_bundle(folder: Path) -> dict[str, str]:
         return {manifest.NAME: text, **{name: _read(folder / name) for name in names}}
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"{folder}: must be a bundle, got: {error}.", _AGAIN) from error
+
+
+def _instead(folder: Path) -> str:
+    if folder.is_dir():
+        return f"a folder without {manifest.NAME}"
+    return "a file" if folder.exists() else "nothing there"
 
 
 def _refuse_outsiders(folder: Path, names: Iterable[str]) -> None:

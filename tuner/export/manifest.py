@@ -12,6 +12,11 @@ from tuner.export.subject import Subject, reason_text
 
 NAME = "manifest.json"
 FORMAT = 1
+_MAPPINGS = (
+    ("study",), ("engine",), ("server", "args", "flags"), ("server", "args", "env"),
+    ("server", "effective"), ("digests",), ("fingerprint",), ("files",), ("evidence", "engine"),
+)  # fmt: skip
+"""What readers take apart: of the right kind where it stands at all."""
 
 
 def build_manifest(
@@ -61,6 +66,12 @@ def parse_manifest(text: str) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__
         raise ValueError(f"{NAME}: format must be {FORMAT}, got {found!r}")
+    for path in _MAPPINGS:
+        value: Any = data
+        for key in path:
+            value = value.get(key, {})
+            if not isinstance(value, dict):
+                raise ValueError(f"{NAME}: {'.'.join(path)} must be a mapping, got {value!r}")
     return data
 
 
