@@ -117,9 +117,7 @@ MISTAKE = Problem("s.yaml", 3, 5, "space.topk", "must be distinct, got [4, 4].",
                 "exit_code": 3,
                 "message": "port: must be free, got 8000 taken.",
                 "hint": "Stop it.",
-                "errors": [
-                    {"message": "port: must be free, got 8000 taken.", "hint": "Stop it."}
-                ],
+                "errors": [{"message": "port: must be free, got 8000 taken.", "hint": "Stop it."}],
                 "differences": [],
             },
         ),
