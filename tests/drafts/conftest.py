@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -54,7 +55,8 @@ def eagle3_shapes(states: int = 3, **changes: Any) -> Shapes:
 
 
 def write_safetensors(path: Path, shapes: Shapes, values: Mapping[str, Any] | None = None) -> None:
-    """A file whose header describes everything; only `values` have bytes, at the front."""
+    """A file whose header describes everything; only `values` have bytes, at the front; the
+    rest is a hole."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     body = b""
     for name, array in (values or {}).items():
@@ -73,6 +75,7 @@ def write_safetensors(path: Path, shapes: Shapes, values: Mapping[str, Any] | No
         end += size
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    os.truncate(path, 8 + len(text) + end)  # a hole: no disk is used
 
 
 def good_map() -> Any:

@@ -59,6 +59,8 @@ class Checkpoint:
         unread: weight files that were found and not read (pickled `.bin`, GGUF).
         tokenizer: digest of the vocabulary, "" when there is no tokenizer file.
         training: training metadata found beside the weights, by file and key.
+        cut_off: weight files that are shorter than their headers say.
+        absent: weight files that the index names and that are not there.
     """
 
     folder: Path
@@ -67,6 +69,8 @@ class Checkpoint:
     unread: tuple[str, ...] = ()
     tokenizer: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
+    cut_off: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -93,34 +97,49 @@ class Checkpoint:
 def find_folder(text: str) -> Path:
     """The folder of a checkpoint: a path, or a name in the local Hugging Face cache.
 
+    A cache entry (`models--…`) leads to the snapshot that its `refs/main` names.
+
     Raises:
         UsageError: there is neither; nothing is downloaded.
     """
     path = Path(text).expanduser()
     if path.is_dir():
-        return path
+        return _snapshot(path) or path
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
-    snapshots = cache / f"models--{text.replace('/', '--')}" / "snapshots"
-    found = sorted(snapshots.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
-    if found:
-        return found[-1].parent
+    found = _snapshot(cache / f"models--{text.replace('/', '--')}")
+    if found is not None:
+        return found
     raise UsageError(
         f"{text}: must be a folder with config.json or a model in the Hugging Face cache.",
         "Download it first; this command reads local files only.",
     )
 
 
-def read_checkpoint(text: str) -> Checkpoint:
-    """Read a checkpoint's configuration and headers.
+def _snapshot(entry: Path) -> Path | None:
+    """The snapshot of a cache entry: what `refs/main` names, else the newest; None for none."""
+    reference = entry / "refs" / "main"
+    if reference.is_file():
+        named = entry / "snapshots" / Path(reference.read_text(errors="replace").strip()).name
+        if (named / "config.json").is_file():
+            return named
+    found = list((entry / "snapshots").glob("*/config.json"))
+    return max(found, key=lambda file: file.stat().st_mtime).parent if found else None
+
+
+def read_folder(folder: Path) -> Checkpoint:
+    """Read a checkpoint folder's configuration and headers.
 
     Raises:
-        UsageError: no such folder, or a file in it that is not what its name says.
+        UsageError: a file in it is not what its name says.
     """
-    folder = find_folder(text)
     tensors: dict[str, Tensor] = {}
+    cut_off: list[str] = []
     for file in sorted(folder.glob("*.safetensors")):
-        tensors.update((tensor.name, tensor) for tensor in read_header(file))
+        own = list(read_header(file))
+        tensors.update((tensor.name, tensor) for tensor in own)
+        if file.stat().st_size < max((tensor.end for tensor in own), default=0):
+            cut_off.append(file.name)
     unread = [file.name for suffix in ("*.bin", "*.pt", "*.gguf") for file in folder.glob(suffix)]
     return Checkpoint(
         folder=folder,
@@ -129,7 +148,16 @@ def read_checkpoint(text: str) -> Checkpoint:
         unread=tuple(sorted(unread)),
         tokenizer=vocabulary_digest(folder),
         training=training_metadata(folder),
+        cut_off=tuple(cut_off),
+        absent=tuple(_absent(folder)),
     )
+
+
+def _absent(folder: Path) -> list[str]:
+    """Files that the index of a checkpoint in shards names and that are not there."""
+    names = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
+    wanted = {str(name) for name in names.values()} if isinstance(names, dict) else set()
+    return sorted(name for name in wanted if not (folder / Path(name).name).is_file())
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -137,7 +165,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path}: must be a JSON file, got {error}", "Download the checkpoint again."
         ) from error
@@ -168,9 +196,13 @@ def read_header(file: Path) -> Iterator[Tensor]:
             if name != "__metadata__":
                 begin, end = entry["data_offsets"]
                 shape = tuple(int(size) for size in entry["shape"])
+                if not 0 <= begin <= end or min(shape, default=0) < 0:
+                    raise ValueError(f"{name} at {begin} to {end} with shape {list(shape)}")
                 start = 8 + length
                 yield Tensor(name, entry["dtype"], shape, file, start + begin, start + end)
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
         raise UsageError(
             f"{file}: must be a complete safetensors file, got {error}",
             "Download it again; a Git LFS pointer is not the file itself.",

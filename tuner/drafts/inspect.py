@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.drafts import pairing, vocabulary, wiring
-from tuner.drafts.checkpoint import Checkpoint, read_checkpoint
+from tuner.drafts import pairing, stored, vocabulary, wiring
+from tuner.drafts.checkpoint import Checkpoint
 from tuner.drafts.findings import Finding, Pair, by_severity
 from tuner.drafts.layer_ids import Capture, sglang_captures
+from tuner.drafts.opening import read_checkpoint
 from tuner.drafts.sizes import Sizes, count_sizes, declared_ids
 from tuner.drafts.vocabulary import is_standalone
 from tuner.drafts.wiring import Rule
@@ -78,8 +79,10 @@ def method_of(draft: Checkpoint) -> str:
 def inspect_pair(pair: Pair) -> Inspection:
     """Every rule that concerns this kind of draft, over a draft and its target."""
     method = method_of(pair.draft)
-    rules: list[Rule] = [*pairing.RULES]
-    if method in ("EAGLE3", "EAGLE") or "eagle_config" in pair.draft.config:
+    rules: list[Rule] = [*stored.RULES, *pairing.RULES]
+    is_gguf = pair.draft.architecture.endswith("(GGUF)")  # its tensors have other names
+    is_eagle = method in ("EAGLE3", "EAGLE") or "eagle_config" in pair.draft.config
+    if is_eagle and not is_gguf:
         rules = [*wiring.RULES, *vocabulary.RULES, *rules]
     else:
         rules = [vocabulary.vocabularies_agree, *rules]

@@ -17,6 +17,9 @@ from tuner.drafts.findings import Finding, Pair
 LARGE_MAP = 64
 """Draft tokens from which on no map of differences grows at every single one of them."""
 
+GGUF_SPARE = 128
+"""llama.cpp takes vocabularies that differ by so many tokens at the end (padding)."""
+
 
 def draft_vocabulary_is_declared(pair: Pair) -> Iterator[Finding]:
     """SGLang's EAGLE-3 draft needs the attribute; null means the target's own head."""
@@ -85,6 +88,41 @@ def map_is_right(pair: Pair) -> Iterator[Finding]:
             "d2t looks like target ids (ascending, all different) where differences belong.",
             "Store target_id - draft_id.",
         )
+    elif (repeated := ids.size - np.unique(ids).size) > 0:
+        yield Finding(
+            "map-is-one-to-one",
+            "warning",
+            f"{repeated:,} of {ids.size:,} draft tokens lead to the same target token as another: "
+            "what they stand for is never proposed.",
+            "Export d2t again from the chosen target ids, each once.",
+        )
+
+
+def map_fits_the_head(pair: Pair) -> Iterator[Finding]:
+    """One entry per draft token; and a mask `t2d` marks the very tokens that `d2t` leads to."""
+    tensor, draft = pair.draft.tensor("d2t"), pair.draft.setting("draft_vocab_size")
+    if tensor is None or not draft:
+        return
+    if tensor.count != draft:
+        yield Finding(
+            "map-fits-the-head",
+            "error",
+            f"d2t has {tensor.count:,} entries, draft_vocab_size says {draft:,}.",
+            "Export d2t and lm_head from the same training.",
+        )
+        return
+    mask = pair.draft.tensor("t2d")
+    values, marked = read_values(tensor), read_values(mask) if mask is not None else None
+    if values is None or marked is None or marked.dtype.itemsize != 1:
+        return
+    ids = np.sort(values.astype(np.int64).ravel() + np.arange(values.size))
+    if not np.array_equal(np.flatnonzero(marked.ravel()), ids):
+        yield Finding(
+            "maps-agree",
+            "warning",
+            "t2d marks other target tokens than d2t leads to: one of them is of another training.",
+            "Export both maps together.",
+        )
 
 
 def _looks_absolute(flat: npt.NDArray[np.int64], full: int) -> bool:
@@ -112,14 +150,15 @@ def vocabularies_agree(pair: Pair) -> Iterator[Finding]:
     if target is None:
         return
     ours, theirs = pair.draft.setting("vocab_size"), target.setting("vocab_size")
-    if ours and theirs and ours != theirs:
+    spare = GGUF_SPARE if target.architecture.endswith("(GGUF)") else 0
+    if ours and theirs and abs(ours - theirs) > spare:
         yield Finding(
             "vocabularies-agree",
             "error" if is_standalone(pair) else "warning",
             f"vocab_size differs: draft {ours:,}, target {theirs:,}.",
             "Use a draft that was trained for this target.",
         )
-    if pair.draft.tokenizer and target.tokenizer and pair.draft.tokenizer != target.tokenizer:
+    if _tell_different_words(pair.draft.tokenizer, target.tokenizer):
         yield Finding(
             "tokenizers-agree",
             "error" if is_standalone(pair) else "warning",
@@ -128,17 +167,25 @@ def vocabularies_agree(pair: Pair) -> Iterator[Finding]:
         )
 
 
+def _tell_different_words(ours: str, theirs: str) -> bool:
+    """Two digests of the same kind that differ; a GGUF file's is of another kind."""
+    is_same_kind = ours.startswith("gguf:") == theirs.startswith("gguf:")
+    return bool(ours and theirs) and is_same_kind and ours != theirs
+
+
 def is_standalone(pair: Pair) -> bool:
     """True for an ordinary language model used as a draft (STANDALONE, draft_model)."""
     name = pair.draft.architecture
     special = ("Eagle", "NextN", "MTP", "Medusa", "DFlash", "DSpark")
-    return name.endswith("ForCausalLM") and not any(part in name for part in special)
+    is_model = name.endswith(("ForCausalLM", "(GGUF)"))
+    return is_model and not any(part in name for part in special)
 
 
 RULES = (
     draft_vocabulary_is_declared,
     reduced_vocabulary_has_a_map,
     map_is_right,
+    map_fits_the_head,
     head_fits_the_vocabulary,
     vocabularies_agree,
 )

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tuner.drafts.findings import Finding, Pair
-from tuner.drafts.layer_ids import EMBEDDING, sglang_captures, sglang_reads
+from tuner.drafts.layer_ids import (
+    EMBEDDING,
+    default_ids,
+    sglang_captures,
+    sglang_reads,
+    takes_input_ids,
+)
 from tuner.drafts.sizes import declared_ids
 
 NEEDED = ("fc.weight", "norm.weight")
@@ -80,6 +86,31 @@ def embedding_is_not_captured(pair: Pair) -> Iterator[Finding]:
             f"Capture {rest} alone; retrain fc for {len(rest)} states if it has "
             f"{len(capture.ids)}.",
         )
+
+
+def ids_are_not_shifted(pair: Pair) -> Iterator[Finding]:
+    """Every layer one off the usual ones: ids written down in the other convention."""
+    layers = pair.target_layers
+    capture = sglang_captures(pair.draft, pair.target_architecture, layers)
+    if capture is None or layers is None or sglang_reads(pair.draft) is None:
+        return
+    usual = [each - 1 for each in default_ids(layers)]
+    apart = {ours - theirs for ours, theirs in zip(capture.outputs, usual, strict=False)}
+    if len(capture.outputs) == len(usual) and apart in ({1}, {-1}):
+        way = "after" if apart == {1} else "before"
+        yield Finding(
+            "ids-are-not-shifted",
+            "warning",
+            f"the ids {list(capture.ids)} capture the outputs of layers {list(capture.outputs)}, "
+            f"each one layer {way} those that trainers capture by default ({usual}): "
+            "SGLang reads ids as outputs on most targets, as inputs on DeepSeek and Kimi.",
+            f"If it was trained on the outputs {usual}, {_shift_hint(pair, usual)}.",
+        )
+
+
+def _shift_hint(pair: Pair, usual: list[int]) -> str:
+    ids = [each + 1 for each in usual] if takes_input_ids(pair.target_architecture) else usual
+    return f"write {ids}"
 
 
 def ids_fit_the_target(pair: Pair) -> Iterator[Finding]:
@@ -196,6 +227,7 @@ RULES: tuple[Rule, ...] = (
     ids_are_read,
     ids_are_sorted,
     embedding_is_not_captured,
+    ids_are_not_shifted,
     ids_fit_the_target,
     states_fit_fc,
     weights_are_complete,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tuner import units
-from tuner.drafts.checkpoint import read_checkpoint
+from tuner.drafts.opening import read_checkpoint
 from tuner.drafts.sizes import count_sizes
 from tuner.errors import TunerError
 from tuner.insight.counts import DEPTH, WIDTH, Steps, count_steps, flag_number, point_at
