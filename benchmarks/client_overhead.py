@@ -1,47 +1,46 @@
 """What load clients cost and how right they are, side by side on one synthetic server.
 
-SYNTHETIC SERVER: `benchmarks.timed_server` streams on a schedule and writes down when each chunk
-really left. Every client asks it the same thing; printed are its processor seconds per 1,000
-output tokens, and the error of each of its figures against the server's own record.
+SYNTHETIC SERVER: `benchmarks.timed_server` streams on a schedule and writes down when requests
+really arrived and chunks really left. Every client asks it the same thing; printed are its
+processor seconds per 1,000 output tokens, and the error of each of its figures against the
+server's own record. Where there are two processor cores the server has the first and the client,
+with all its processes, the last.
 
 Processor time is that of the client's process with all its children, from the difference of a
 long and a short run: starting up and importing do not count.
 
-    python -m benchmarks.client_overhead [--vllm BIN] [--vllm-tokenizer DIR]
-        [--sglang PYTHON] [--sglang-tokenizer DIR] [--concurrency 64] [--gap-ms 12.8]
+    python -m benchmarks.client_overhead --tokenizer FOLDER [--vllm PROGRAM] [--sglang PYTHON]
+        [--guidellm PROGRAM] [--aiperf PROGRAM] [--concurrency 64] [--gap-ms 12.8]
 
-The environment variables TUNER_BENCH_VLLM, TUNER_BENCH_VLLM_TOKENIZER, TUNER_BENCH_SGLANG and
-TUNER_BENCH_SGLANG_TOKENIZER do the same. A client that is not given is left out.
+TUNER_BENCH_VLLM, TUNER_BENCH_TOKENIZER and so on do the same. A client that is not given is left
+out. With all four, on an idle machine, it takes about four minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-NAMES = ("output_tokens_per_s", "ttft_ms", "tpot_ms", "e2e_ms")
-LIMIT_S = 600
+from benchmarks.load_clients import NAMES, PEERS, Ask, Client, ours, peer
 
-
-@dataclass(frozen=True)
-class Client:
-    """A load client: its command for so many requests, and where its figures are."""
-
-    name: str
-    command: Callable[[str, int, Path], list[str]]
-    figures: tuple[str, str, str, str]
+LIMIT_S = 120
+AGREEMENT = 0.02
+RIGHT = 0.01
+COLUMNS = ("tok/s", "ttft", "tpot", "itl", "e2e")
 
 
 @dataclass(frozen=True)
@@ -53,54 +52,29 @@ class Run:
     truth: dict[str, float]
 
 
-def ours(plan: argparse.Namespace) -> Client:
-    """The tuner's own client, as a process of its own."""
+@dataclass(frozen=True)
+class Result:
+    """A line of the table: seconds per 1,000 tokens, and the long run."""
 
-    def command(url: str, requests: int, out: Path) -> list[str]:
-        return [sys.executable, "-m", "benchmarks.client_overhead", "--measure", url,
-                "--requests", str(requests), "--concurrency", str(plan.concurrency),
-                "--out", str(out)]  # fmt: skip
+    client: str
+    cpu_s: float
+    run: Run
 
-    return Client("tuner", command, NAMES)
-
-
-def vllm(plan: argparse.Namespace) -> Client:
-    """`vllm bench serve`."""
-
-    def command(url: str, requests: int, out: Path) -> list[str]:
-        return [plan.vllm, "bench", "serve", "--backend", "openai-chat", "--base-url", url,
-                "--endpoint", "/v1/chat/completions", "--model", "timed",
-                "--tokenizer", plan.vllm_tokenizer, "--dataset-name", "random",
-                "--random-input-len", "32", "--random-output-len", str(plan.tokens),
-                "--num-prompts", str(requests), "--max-concurrency", str(plan.concurrency),
-                "--ready-check-timeout-sec", "0", "--disable-tqdm",
-                "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result",
-                "--result-dir", str(out.parent), "--result-filename", out.name]  # fmt: skip
-
-    return Client(
-        "vllm bench serve",
-        command,
-        ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms"),
-    )
+    def error(self, name: str) -> float | None:
+        """Relative error of a figure against the server's record; None when it has none."""
+        figure = self.run.figures.get(name)
+        return None if figure is None else figure / self.run.truth[name] - 1
 
 
-def sglang(plan: argparse.Namespace) -> Client:
-    """`sglang.bench_serving`."""
+# ---- running -----------------------------------------------------------------------------------
+def pin(place: int) -> None:
+    """Keep what is started from here on on the first (0) or last (-1) core, if there are two."""
+    cores = sorted(CORES)
+    if len(cores) > 1:
+        os.sched_setaffinity(0, {cores[place]})
 
-    def command(url: str, requests: int, out: Path) -> list[str]:
-        return [plan.sglang, "-m", "sglang.bench_serving", "--backend", "sglang-oai-chat",
-                "--base-url", url, "--model", "timed", "--tokenizer", plan.sglang_tokenizer,
-                "--dataset-name", "random-ids", "--random-input-len", "32",
-                "--random-output-len", str(plan.tokens), "--random-range-ratio", "1.0",
-                "--num-prompts", str(requests), "--max-concurrency", str(plan.concurrency),
-                "--warmup-requests", "0", "--disable-tqdm",
-                "--output-file", str(out)]  # fmt: skip
 
-    return Client(
-        "sglang bench_serving",
-        command,
-        ("output_throughput", "mean_ttft_ms", "mean_tpot_ms", "mean_e2e_latency_ms"),
-    )
+CORES = os.sched_getaffinity(0)
 
 
 @contextmanager
@@ -111,12 +85,15 @@ def timed_server(plan: argparse.Namespace) -> Iterator[str]:
     command = [sys.executable, "-m", "benchmarks.timed_server", "--port", str(port),
                "--chunks", str(plan.chunks), "--tokens", "3",
                "--first-ms", str(plan.first_ms), "--gap-ms", str(plan.gap_ms)]  # fmt: skip
+    pin(0)
     server = subprocess.Popen(command)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_for(url)
+        pin(-1)
         yield url
     finally:
+        os.sched_setaffinity(0, CORES)
         server.kill()
         server.wait()
 
@@ -140,36 +117,88 @@ def get(url: str) -> dict[str, float]:
     return page
 
 
-def run(client: Client, url: str, requests: int) -> Run:
+def run(client: Client, url: str, requests: int, plan: argparse.Namespace) -> Run:
     """Run a client once. Raises RuntimeError with its last words when it fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "figures.json"
+    with tempfile.TemporaryDirectory() as name:
+        ask = Ask(url, requests, plan.concurrency, plan.tokens, Path(name))
         get(url + "/truth")
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            client.command(url, requests, out), capture_output=True, text=True, timeout=LIMIT_S
-        )
+        finish(client.command(ask), {**os.environ, **client.environment})
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode or not out.exists():
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise RuntimeError(" ".join(last) or f"exit code {done.returncode}")
-        found = json.loads(out.read_text().splitlines()[-1])
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    figures = {ours: found[theirs] for ours, theirs in zip(NAMES, client.figures, strict=True)}
-    return Run(cpu, figures, get(f"{url}/truth/{requests}"))
+        truth = get(f"{url}/truth/{requests}")
+        if truth["requests"] < requests:
+            raise RuntimeError(f"it sent {truth['requests']} requests instead of {requests}")
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Run(cpu, client.read(ask.folder), truth)
 
 
-def compare(client: Client, url: str, plan: argparse.Namespace) -> str:
-    """One line of the table."""
-    short = run(client, url, plan.concurrency)
-    long = run(client, url, plan.concurrency * plan.turns)
+def finish(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Run a command to its end. Raises RuntimeError with its last words when it fails."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        words, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"it took longer than {LIMIT_S} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode:
+        last = words.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        raise RuntimeError(last[0])
+
+
+def compare(client: Client, url: str, plan: argparse.Namespace) -> Result:
+    """A short and a long run of one client."""
+    short = run(client, url, plan.concurrency, plan)
+    long = run(client, url, plan.concurrency * plan.turns, plan)
     tokens = long.truth["tokens"] - short.truth["tokens"]
-    cpu = 1000 * (long.cpu_s - short.cpu_s) / tokens
-    errors = [long.figures[name] / long.truth[name] - 1 for name in NAMES]
-    shown = " ".join(f"{error:>+8.2%}" for error in errors)
-    return f"{client.name:22} {cpu:>10.4f} {shown} {long.truth['chunks_per_s']:>9.0f}"
+    return Result(client.name, 1000 * (long.cpu_s - short.cpu_s) / tokens, long)
 
 
+# ---- showing -----------------------------------------------------------------------------------
+def line(result: Result) -> str:
+    """A line of the table."""
+    errors = [result.error(name) for name in NAMES]
+    shown = " ".join(f"{'-':>8}" if error is None else f"{error:>+8.2%}" for error in errors)
+    rate = result.run.truth["chunks_per_s"]
+    return f"{result.client:18} {result.cpu_s:>9.4f} {shown} {rate:>9.0f}"
+
+
+def verdicts(results: Sequence[Result]) -> list[str]:
+    """What the table says: cost against the best peer, and where peers and the tuner agree."""
+    mine, *peers = results
+    if not peers:
+        return ["No peer was given: nothing to compare with."]
+    best = min(peers, key=lambda result: result.cpu_s)
+    share = mine.cpu_s / best.cpu_s
+    texts = [f"The tuner needs {share:.0%} of the processor time of the best peer, {best.client}."]
+    return texts + [agreement(mine, other) for other in peers]
+
+
+def agreement(mine: Result, other: Result) -> str:
+    """How a peer's throughput and TTFT compare with the tuner's, each on its own run's truth."""
+    parts = []
+    for name, column in zip(NAMES[:2], COLUMNS[:2], strict=True):
+        ours, theirs = mine.error(name), other.error(name)
+        if ours is None or theirs is None:
+            continue
+        gap = (1 + theirs) / (1 + ours) - 1
+        word = "agrees" if abs(gap) <= AGREEMENT else "differs"
+        wrong = "" if abs(theirs) <= RIGHT else f" (it is {theirs:+.1%} off the server's record)"
+        parts.append(f"{column} {word}, {gap:+.2%}{wrong}")
+    said = "; ".join(parts) or "it reports neither"
+    return f"{other.client} against the tuner: {said}."
+
+
+# ---- the tuner's own client --------------------------------------------------------------------
 def measure(plan: argparse.Namespace) -> None:
     """Be the tuner's client: measure one block and write its figures."""
     from tuner.measure.client import LoadClient
@@ -186,6 +215,8 @@ def measure(plan: argparse.Namespace) -> None:
     workload = Workload((prompts,), (), prompts, (load,), Sampling(max_tokens=plan.tokens))
     with LoadClient(plan.measure, openai_chat("timed"), workload, alive=lambda: None) as client:
         block = client.run_block(0, prompts, load)
+    for note in block.notes:
+        print(note, file=sys.stderr)
     metrics = summarize([block]).at(load).metrics
     plan.out.write_text(json.dumps({name: metrics[name] for name in NAMES}))
 
@@ -193,19 +224,23 @@ def measure(plan: argparse.Namespace) -> None:
 def parse() -> argparse.Namespace:
     """The command line, with the environment's defaults."""
     parser = argparse.ArgumentParser(description="load clients side by side, synthetic server")
-    for name in ("vllm", "vllm-tokenizer", "sglang", "sglang-tokenizer"):
-        variable = "TUNER_BENCH_" + name.upper().replace("-", "_")
-        parser.add_argument(f"--{name}", default=os.environ.get(variable))
+    for name in (*PEERS, "tokenizer"):
+        parser.add_argument(f"--{name}", default=os.environ.get(f"TUNER_BENCH_{name.upper()}"))
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=16, help="requests per slot in the long run")
+    parser.add_argument("--turns", type=int, default=10, help="requests per slot in the long run")
     parser.add_argument("--chunks", type=int, default=128, help="per answer, of 3 tokens each")
     parser.add_argument("--first-ms", type=float, default=100.0)
     parser.add_argument("--gap-ms", type=float, default=12.8)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--requests", type=int, default=64, help=argparse.SUPPRESS)
+    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     plan = parser.parse_args()
-    plan.tokens = 3 * plan.chunks
+    plan.tokens = plan.tokens or 3 * plan.chunks
+    given = [name for name in PEERS if getattr(plan, name)]
+    if given and not plan.tokenizer:
+        parser.error("--tokenizer must be a tokenizer's folder: the other clients need one.")
+    plan.clients = [ours(), *(peer(name, getattr(plan, name), plan.tokenizer) for name in given)]
     return plan
 
 
@@ -215,20 +250,22 @@ def main() -> None:
     if plan.measure:
         measure(plan)
         return
-    clients = [ours(plan)]
-    clients += [vllm(plan)] if plan.vllm else []
-    clients += [sglang(plan)] if plan.sglang else []
+    where = "one core each" if len(CORES) > 1 else "ONE CORE FOR BOTH: timings are not valid"
     print(f"SYNTHETIC SERVER: {plan.concurrency} streams, a chunk of 3 tokens every "
-          f"{plan.gap_ms} ms")  # fmt: skip
-    print(f"{'':22} {'CPU s per':>10} {'error of':>8}")
-    print(f"{'client':22} {'1000 tok':>10} {'tok/s':>8} {'ttft':>8} {'tpot':>8} {'e2e':>8} "
-          f"{'chunks/s':>9}")  # fmt: skip
+          f"{plan.gap_ms} ms; server and client: {where}")  # fmt: skip
+    print(f"{'':18} {'CPU s per':>9} {'error of':>8}")
+    heads = " ".join(f"{column:>8}" for column in COLUMNS)
+    print(f"{'client':18} {'1000 tok':>9} {heads} {'chunks/s':>9}", flush=True)
+    results = []
     with timed_server(plan) as url:
-        for client in clients:
+        for client in plan.clients:
             try:
-                print(compare(client, url, plan), flush=True)
-            except (RuntimeError, subprocess.TimeoutExpired, KeyError) as error:
-                print(f"{client.name:22} could not be run: {error}", flush=True)
+                results.append(compare(client, url, plan))
+                print(line(results[-1]), flush=True)
+            except (RuntimeError, OSError, LookupError, ValueError) as error:
+                print(f"{client.name:18} could not be run: {error}", flush=True)
+    if results and results[0].client == "tuner":
+        print("\n".join(verdicts(results)))
 
 
 if __name__ == "__main__":

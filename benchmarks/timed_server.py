@@ -1,10 +1,11 @@
 """A synthetic streaming server that knows its own timings, for judging load clients.
 
 It answers every POST with `--chunks` chunks of `--tokens` tokens each, the first after
-`--first-ms`, then one every `--gap-ms`, and writes down when each one really left: it does not
-matter whether it keeps its schedule. `GET /truth/N` gives means over the last N answers (all of
-them without N) since it was last asked, so that a client's trial requests do not count, and the
-server's own processor time. One thread, one selector.
+`--first-ms`, then one every `--gap-ms`, and writes down when each request really arrived (by the
+kernel's stamp) and each chunk really left: it does not matter whether it keeps its schedule.
+`GET /truth/N` gives means over the last N answers (all of them without N) since it was last
+asked, so that a client's trial requests do not count, and the server's own processor time. One
+thread, one selector.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import heapq
 import json
 import selectors
 import socket
+import struct
 import time
 from dataclasses import dataclass, field
 
@@ -21,6 +23,7 @@ HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
+TIMESTAMPNS = 35  # SO_TIMESTAMPNS on Linux
 WORDS = ("time ", "and ", "the ", "river ", "stone ", "of ", "light ", "a ")
 
 
@@ -87,13 +90,10 @@ class TimedServer:
             sock, _ = self.listener.accept()
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, TIMESTAMPNS, 1)
             self.selector.register(sock, selectors.EVENT_READ, Stream(sock))
             return
-        now = time.perf_counter()
-        try:
-            data = stream.sock.recv(262144)
-        except OSError:
-            data = b""
+        data, now = _receive(stream.sock)
         if not data:
             self.selector.unregister(stream.sock)
             stream.sock.close()
@@ -159,6 +159,9 @@ class TimedServer:
             "chunks_per_s": count * self.plan.chunks / span,
             "ttft_ms": 1000 * sum(sent[0] - start for start, sent, _ in done) / count,
             "tpot_ms": 1000 * sum((s[-1] - s[0]) / (tokens - 1) for _, s, _ in done) / count,
+            "inter_chunk_ms": 1000
+            * sum(s[-1] - s[0] for _, s, _ in done)
+            / (count * max(1, self.plan.chunks - 1)),
             "e2e_ms": 1000 * sum(end - start for start, _, end in done) / count,
             "server_cpu_s": self.cpu - cpu,
         }
@@ -167,6 +170,22 @@ class TimedServer:
         body = json.dumps(answer).encode()
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
         stream.sock.send(head.encode() + b"\r\n\r\n" + body)
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, float]:
+    """What has arrived (b"": the client has gone), and when, by the kernel where it says so."""
+    try:
+        data, notes, _, _ = sock.recvmsg(262144, socket.CMSG_SPACE(16))
+    except OSError:
+        return b"", 0.0
+    ages = [time.time() - _seconds(note) for _, kind, note in notes if kind == TIMESTAMPNS]
+    age = ages[0] if ages and 0 <= ages[0] < 1 else 0.0
+    return data, time.perf_counter() - age
+
+
+def _seconds(stamp: bytes) -> float:
+    seconds, nanoseconds = struct.unpack("qq", stamp)
+    return float(seconds + nanoseconds * 1e-9)
 
 
 def _chunk(data: bytes) -> bytes:

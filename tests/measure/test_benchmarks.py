@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import client_overhead, coverage
+from benchmarks import client_overhead, coverage, load_clients
 
 PLAN = argparse.Namespace(studies=40, rounds=4, finalists=3)
 
@@ -44,13 +46,100 @@ def test_the_table_is_labelled_as_simulated(
     assert len(lines) == 2 + len(coverage.MACHINES)
 
 
+PLAN_OF_LOAD = argparse.Namespace(
+    concurrency=4, turns=2, chunks=20, tokens=60, first_ms=30.0, gap_ms=10.0
+)
+
+
 def test_the_client_is_compared_with_the_servers_own_record() -> None:
-    plan = argparse.Namespace(
-        concurrency=4, turns=2, chunks=20, tokens=60, first_ms=30.0, gap_ms=10.0
-    )
-    with client_overhead.timed_server(plan) as url:
-        line: Any = client_overhead.compare(client_overhead.ours(plan), url, plan).split()
-    assert line[0] == "tuner"
-    errors = [abs(float(cell.rstrip("%"))) for cell in line[2:6]]
-    assert errors[2] < 5
-    assert errors[3] < 10
+    with client_overhead.timed_server(PLAN_OF_LOAD) as url:
+        result = client_overhead.compare(load_clients.ours(), url, PLAN_OF_LOAD)
+    assert result.client == "tuner"
+    assert result.run.truth["requests"] == 8
+    assert result.run.truth["tokens"] == 8 * 60
+    assert abs(result.error("tpot_ms") or 1) < 0.05
+    assert abs(result.error("inter_chunk_ms") or 1) < 0.05
+    assert abs(result.error("e2e_ms") or 1) < 0.1
+
+
+def fake_client(code: str, **changes: Any) -> load_clients.Client:
+    def command(ask: load_clients.Ask) -> list[str]:
+        return [sys.executable, "-c", code, ask.url, str(ask.requests), str(ask.folder)]
+
+    figures = {"ttft_ms": ("a.0.mean", 1.0), "e2e_ms": ("a.0.seconds", 1000.0), **changes}
+    return load_clients.Client("fake", command, "out.json", figures)
+
+
+def test_figures_are_found_and_brought_to_our_units(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text('{"a": 1}\n{"a": [{"mean": 12.5, "seconds": 1.5}]}')
+    client = fake_client("")
+    assert client.read(tmp_path) == {"ttft_ms": 12.5, "e2e_ms": 1500.0}
+    with pytest.raises(LookupError):
+        fake_client("", tpot_ms=("a.0.other", 1.0)).read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('first'); raise SystemExit('no tokenizer')", "no tokenizer"),
+        ("raise SystemExit(3)", "exit code 3"),
+        ("pass", "it sent 0 requests instead of 4"),
+    ],
+)
+def test_a_client_that_fails_says_why(code: str, reason: str) -> None:
+    with (
+        client_overhead.timed_server(PLAN_OF_LOAD) as url,
+        pytest.raises(RuntimeError, match=reason),
+    ):
+        client_overhead.run(fake_client(code), url, 4, PLAN_OF_LOAD)
+
+
+def test_every_peer_gets_the_same_question(tmp_path: Path) -> None:
+    ask = load_clients.Ask("http://127.0.0.1:1", 640, 64, 384, tmp_path)
+    for name in load_clients.PEERS:
+        command = load_clients.peer(name, "program", "folder").command(ask)
+        text = " ".join(command)
+        assert command[0] == "program"
+        assert "http://127.0.0.1:1" in text
+        for part in ("64", "640", "folder", str(tmp_path)):
+            assert part in text
+        asked = text + (tmp_path / "prompts.jsonl").read_text() if name == "guidellm" else text
+        assert "384" in asked
+
+
+def result(client: str, cpu_s: float, **figures: float) -> client_overhead.Result:
+    truth = {"output_tokens_per_s": 100.0, "ttft_ms": 100.0, "chunks_per_s": 5000.0}
+    return client_overhead.Result(client, cpu_s, client_overhead.Run(0.0, figures, truth))
+
+
+def test_the_verdicts_name_the_best_peer_and_who_is_wrong() -> None:
+    results = [
+        result("tuner", 0.002, output_tokens_per_s=100.0, ttft_ms=100.5),
+        result("slow", 0.02, output_tokens_per_s=99.9, ttft_ms=125.0),
+        result("fast", 0.008, output_tokens_per_s=99.5, ttft_ms=100.0),
+        result("mute", 0.03),
+    ]
+    assert client_overhead.verdicts(results) == [
+        "The tuner needs 25% of the processor time of the best peer, fast.",
+        "slow against the tuner: tok/s agrees, -0.10%; ttft differs, +24.38% "
+        "(it is +25.0% off the server's record).",
+        "fast against the tuner: tok/s agrees, -0.50%; ttft agrees, -0.50%.",
+        "mute against the tuner: it reports neither.",
+    ]
+    assert client_overhead.verdicts(results[:1]) == ["No peer was given: nothing to compare with."]
+    assert client_overhead.line(results[2]).split() == [
+        "fast", "0.0080", "-0.50%", "+0.00%", "-", "-", "-", "5000",
+    ]  # fmt: skip
+
+
+def test_other_clients_need_a_tokenizer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["client_overhead", "--vllm", "vllm"])
+    monkeypatch.delenv("TUNER_BENCH_TOKENIZER", raising=False)
+    with pytest.raises(SystemExit):
+        client_overhead.parse()
+    assert "--tokenizer must be a tokenizer's folder" in capsys.readouterr().err
+    monkeypatch.setenv("TUNER_BENCH_TOKENIZER", "folder")
+    names = [client.name for client in client_overhead.parse().clients]
+    assert names[:2] == ["tuner", "vllm bench serve"]
