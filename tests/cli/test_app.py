@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -187,6 +188,71 @@ def test_what_is_not_there_is_a_document_with_exit_code_2(
     assert (found.exit_code, document["ok"], document["exit_code"]) == (2, False, 2)
     assert document["errors"][0]["message"] == document["message"]
     assert "got" in document["message"] or "must be a folder" in document["message"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENAMETOOLONG, 2, "file name too long"),
+        (errno.EISDIR, 2, "is a directory"),
+        (errno.EACCES, 3, "permission denied"),
+        (errno.ENOSPC, 3, "no space left on device"),
+    ],
+)
+def test_a_path_that_the_system_refuses_is_no_defect(number: int, code: int, said: str) -> None:
+    app = build_app()
+
+    @app.command()
+    def fail() -> None:
+        raise OSError(number, os.strerror(number), "/some/where")
+
+    found = CliRunner().invoke(app, ["fail"])
+    assert found.exit_code == code
+    assert found.stderr.splitlines() == [
+        f"/some/where: must be a path that can be used, got: {said}.",
+        "  Name another path, or change who may use this one.",
+    ]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error", "/x"), OSError("no number")])
+def test_other_errors_of_the_system_are_defects(error: OSError) -> None:
+    app = build_app()
+
+    @app.command()
+    def fail() -> None:
+        raise error
+
+    assert CliRunner().invoke(app, ["fail"]).exception is error
+
+
+LONG = "n" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", LONG), ("check", LONG), ("check", f"{LONG}.yaml"), ("report", LONG),
+        ("export", LONG), ("doctor", LONG), ("draft", "inspect", LONG), ("init", LONG),
+        ("compare", LONG, "1", "2"), ("record", LONG), ("explain", LONG),
+    ],
+)  # fmt: skip
+def test_a_name_no_file_can_have_is_a_usage_error(
+    tuner: Tuner, work: Path, arguments: tuple[str, ...]
+) -> None:
+    found = tuner(*arguments)
+    assert found.exit_code == 2
+    assert "file name too long" in found.stderr or "must be" in found.stderr
+    assert [*work.iterdir()] == []
+
+
+def test_a_study_may_name_no_such_file_either(tuner: Tuner, work: Path, study_yaml: Tuner) -> None:
+    workload = {"prompts": {"file": f"{LONG}.jsonl"}}
+    text = study_yaml(space={"include": [f"{LONG}.yaml"]}, workload=workload)
+    (work / "s.yaml").write_text(text)
+    document = json.loads(tuner("check", "s.yaml", "--json").stdout)
+    assert {error["path"] for error in document["errors"]} == {
+        "space.include[0]", "workload.prompts.file",
+    }  # fmt: skip
 
 
 def test_control_c_is_130() -> None:

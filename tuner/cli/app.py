@@ -6,6 +6,7 @@ so that `tuner --help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -31,7 +32,7 @@ from tuner.cli import (
     worker,
 )
 from tuner.cli.output import error_document, error_lines, narrate, say, say_json
-from tuner.errors import TunerError
+from tuner.errors import HostError, TunerError, UsageError
 
 ORDER = (
     "init", "check", "run", "confirm", "show", "compare", "explain", "export", "verify",
@@ -42,6 +43,10 @@ ORDER = (
 
 GROUPS = (study, run, results, explain, deploy, doctor, trouble, draft, probe, worker, record)
 
+
+MISTAKEN = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC)
+"""Errors of the system that a path given by the user explains."""
 
 DEFECT = 70
 """Exit code of an unexpected error (EX_SOFTWARE): 1 means that no server is feasible."""
@@ -67,14 +72,29 @@ class Commands(TyperGroup):
         """Run a command; an expected error is printed and becomes its exit code."""
         try:
             return super().invoke(ctx)
-        except TunerError as error:
-            narrate(*error_lines(error))
+        except (TunerError, OSError) as error:
+            told = error if isinstance(error, TunerError) else _of_a_place(error)
+            if told is None:
+                raise
+            narrate(*error_lines(told))
             if ctx.meta[WANTS_JSON]:
-                say_json(error_document(error))
-            raise typer.Exit(error.exit_code) from error
+                say_json(error_document(told))
+            raise typer.Exit(told.exit_code) from error
         except KeyboardInterrupt:
             narrate("Interrupted.")
             raise typer.Exit(130) from None
+
+
+def _of_a_place(error: OSError) -> TunerError | None:
+    """A path of the user's that the system refuses; None for any other error: a defect."""
+    if error.errno not in (*MISTAKEN, *DENIED) or error.filename is None:
+        return None
+    kind = UsageError if error.errno in MISTAKEN else HostError
+    reason = (error.strerror or "refused").lower()
+    return kind(
+        f"{str(error.filename)[:200]}: must be a path that can be used, got: {reason}.",
+        "Name another path, or change who may use this one.",
+    )
 
 
 def build_app() -> typer.Typer:

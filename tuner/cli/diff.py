@@ -69,12 +69,12 @@ def running_args(text: str, config: EngineBase, new: ServerArgs) -> ServerArgs:
     Raises:
         UsageError: it cannot be understood, or belongs to another engine.
     """
-    path = Path(text) if len(text) < 4096 and "\n" not in text else Path()
-    if (path / "manifest.json").is_file():
+    path = _place(text)
+    if path is not None and path.is_dir():
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         return ServerArgs.from_json(manifest["server"]["args"])
-    body = path.read_text(encoding="utf-8") if path.is_file() else text
-    if path.suffix in (".yaml", ".yml"):
+    body = text if path is None else path.read_text(encoding="utf-8")
+    if path is not None and path.suffix in (".yaml", ".yml"):
         return _from_yaml(path, body, config)
     if body.lstrip().startswith("{"):
         return _from_json(text, body, config, new)
@@ -181,11 +181,22 @@ def _canonical(
     return get_engine(config.model_copy(update=changes)).fixed_args()
 
 
+def _place(text: str) -> Path | None:
+    """The file or bundle that a text names; None for a command line or JSON."""
+    try:
+        path = Path(text)
+        is_place = path.is_file() or (text != "" and (path / "manifest.json").is_file())
+    except (OSError, ValueError):  # longer than a name may be, or with a NUL
+        return None
+    return path if is_place else None
+
+
 def _last_command(text: str) -> str:
-    """The command of a script: what follows its last `exec`, or the text itself."""
-    joined = text.replace("\\\n", " ")
-    commands = [line for line in joined.splitlines() if line.strip() and line[0] != "#"]
-    return commands[-1].removeprefix("exec ") if commands else text
+    """The command of a script: what follows its last `exec`, or its last line."""
+    lines = (line.strip() for line in text.replace("\\\n", " ").splitlines())
+    commands = [line for line in lines if line and not line.startswith("#")]
+    executed = [line for line in commands if line.startswith("exec ")]
+    return (executed or commands or [text])[-1].removeprefix("exec ")
 
 
 def _flat(flags: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

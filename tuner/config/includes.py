@@ -13,7 +13,7 @@ from pathlib import Path
 from tuner.config.base import nearest
 from tuner.config.checking import check_model, piece
 from tuner.config.document import DocPath, Document
-from tuner.config.reading import read_document
+from tuner.config.reading import names_a_file, read_document
 from tuner.config.shipped import PREFIX, include_path
 from tuner.config.space import ParameterConfig, SpaceFile
 
@@ -82,7 +82,7 @@ def _include(
     elif any(real == other.document.path.resolve() for other in sources):
         message = f"must be included once, got {name} again"
         document.problems.append(document.problem(at, message, "Remove one include."))
-    elif not file.is_file():
+    elif not names_a_file(file):
         message = f"must name a space file relative to {document.label}, got {name}"
         document.problems.append(document.problem(at, message, _near_file(file, name)))
     else:

@@ -32,6 +32,14 @@ def read_document(path: Path, label: str | None = None) -> Document:
     return document
 
 
+def names_a_file(path: Path) -> bool:
+    """True where a file is; False too for a name that no file can have (too long, a NUL)."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 class _Refused(Exception):
     """The file cannot be read any further."""
 

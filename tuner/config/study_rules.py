@@ -13,6 +13,7 @@ from tuner.config.document import DocPath, Document
 from tuner.config.environment import is_nccl
 from tuner.config.includes import Declared
 from tuner.config.metric_names import DIRECTIONS, unknown_metric
+from tuner.config.reading import names_a_file
 from tuner.config.space_rules import MergedSpace, place_inside
 from tuner.config.workload import LoadConfig
 from tuner.expressions import ExpressionError, OutcomeConstraint, parse_outcome
@@ -156,7 +157,7 @@ def check_files(study: Document) -> None:
         if not isinstance(name, str) or path in study.surprises:
             continue
         file = study.path.parent / name
-        if not file.is_file():
+        if not names_a_file(file):
             folder = file.parent
             names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
             near = nearest(file.name, names)
