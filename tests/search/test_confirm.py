@@ -164,11 +164,15 @@ def test_finalists_are_real_distinct_and_not_hopeless(bench, objective, trial) -
 
 def test_rounds_are_planned_from_the_noise_before_any_is_run(objective, trial) -> None:
     quiet = [trial(i, "baseline", (100.0 + 0.01 * i, 110.0)) for i in range(4)]
-    loud = [trial(i, "baseline", (100.0 * 1.1**i, 110.0 * 1.1**i)) for i in range(4)]
+    steps = enumerate((0, 3, 1, 2))
+    loud = [trial(i, "baseline", (100.0 * 1.1**k, 110.0 * 1.1**k)) for i, k in steps]
     config = ConfirmConfig(rounds=4, max_rounds=9)
     clear, close = [trial(9, vs_baseline=1.3)], [trial(9, vs_baseline=1.05)]
     assert planned_rounds(config, History(objective, quiet), clear) == 4
     assert planned_rounds(config, History(objective, loud), close) == 9
+    hot = History(objective, [trial(i, "baseline", (99.0**i, 99.0**i)) for i in range(4)])
+    assert planned_rounds(ConfirmConfig(rounds=3), hot, clear) == 4, "a drift cancels in pairs"
+    assert planned_rounds(ConfirmConfig(rounds=3, max_rounds=3), hot, clear) == 3
     assert planned_rounds(ConfirmConfig(rounds=3), History(objective, loud), close) == 6
     assert planned_rounds(config, History(objective, quiet[:1]), close) == 4
     assert planned_rounds(config, History(objective, loud), []) == 4

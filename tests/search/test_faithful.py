@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tuner.config.study import FidelityConfig
+from tuner.config.workload import PromptsConfig, WorkloadConfig
 from tuner.measure.records import RequestRecord
-from tuner.search.faithful import Compared, faithfulness
+from tuner.search.faithful import Compared, faithfulness, few_prompts
 from tuner.store.record import FAITHFUL
 
 CALIBRATED, STRICT, OFF = (
@@ -96,3 +97,31 @@ def test_few_sampled_answers_are_seldom_called_different() -> None:
     cases = [Compared(few(n), few(n + 1000), few(n + 2000)) for n in range(60)]
     alike = [faithfulness(case, CALIBRATED, 0.7) == "alike" for case in cases]
     assert sum(alike) >= 58
+
+
+def test_changed_answers_are_found_with_four_prompts() -> None:
+    """One launch of each says p = 0.014, which no test at 1 % can call a mismatch."""
+    few, other = SAME[:4], PARTED[:4]
+    assert faithfulness(Compared(few, few, other), CALIBRATED, 0.0) == "match"
+    rounds = Compared(few, few, other, [few] * 3, [other] * 3)
+    assert faithfulness(rounds, CALIBRATED, 0.0) == (
+        "4 of 4 prompts are never answered as by the baseline, in 3 launches of each "
+        "(p = 0.0001): speculation changes the answers"
+    )
+    assert faithfulness(Compared(few, few, few, [few] * 3, [few] * 3), CALIBRATED, 0.0) == "match"
+
+
+def test_too_few_prompts_to_fail_are_named() -> None:
+    def warned(held_out: int, rounds: int, fidelity: FidelityConfig = CALIBRATED, **more) -> bool:
+        workload = WorkloadConfig(
+            prompts=PromptsConfig(builtin="mixed"), held_out=held_out, **more
+        )
+        return bool(few_prompts(fidelity, workload, rounds))
+
+    assert warned(4, 2)
+    assert not warned(5, 2)
+    assert not warned(4, 3)
+    assert warned(1, 4)
+    assert not warned(1, 4, OFF)
+    assert not warned(1, 4, STRICT)
+    assert not warned(1, 4, temperature=0.7)

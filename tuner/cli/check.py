@@ -191,12 +191,14 @@ def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:
 
 def _prompt_warnings(loaded: LoadedStudy) -> list[str]:
     from tuner.measure.prompts import build_workload
+    from tuner.search.faithful import few_prompts
 
     try:
         build_workload(loaded.config.workload, loaded.config.search.seed)
     except UsageError as error:
         raise UsageError(f"workload.prompts: {error.message}", error.hint) from error
-    return []
+    config = loaded.config
+    return few_prompts(config.fidelity, config.workload, config.confirm.rounds)
 
 
 def _first_servers(loaded: LoadedStudy, candidates: Candidates) -> list[str]:

@@ -140,7 +140,8 @@ def planned_rounds(
 
     Chosen from the launch noise before any round is run, between `rounds` and `max_rounds`
     (twice `rounds` when that is not set): stopping when a result looks good would make the
-    interval promise too much.
+    interval promise too much. On a machine that drifts an even number: the drift of a round
+    cancels with that of the next, which runs backwards.
     """
     noise = history.launch_noise()
     if not noise.df or not finalists:
@@ -148,7 +149,10 @@ def planned_rounds(
     best = max(1.0, *(each.vs_baseline or 1.0 for each in finalists))
     wanted = max(math.log(best) / 2.0, SHARPEST)
     needed = rounds_needed(noise.upper_sd, wanted, finalists=len(finalists))
-    return min(max(config.rounds, needed), config.most_rounds)
+    rounds = max(config.rounds, needed)
+    if history.sentinels().is_drifting:
+        rounds += rounds % 2
+    return min(rounds, config.most_rounds)
 
 
 def confirm(
@@ -281,8 +285,10 @@ def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfi
 
     The control is the baseline against itself in the next round: the noise floor of the machine.
     """
-    reference, again = answers_of(campaign, 0, 0), answers_of(campaign, 0, 1)
-    found = Compared(reference, again, answers_of(campaign, finalist.trial, 0))
+    rounds = range(max(campaign.rounds, 2))
+    references = [answers_of(campaign, 0, round_) for round_ in rounds]
+    servers = [answers_of(campaign, finalist.trial, round_) for round_ in rounds]
+    found = Compared(references[0], references[1], servers[0], references, servers)
     return faithfulness(found, config, campaign.bench.workload.sampling.temperature)
 
 

@@ -189,7 +189,9 @@ def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[
         if not record.constraints_met:
             reasons.append(f"Trial {record.trial} breaks an outcome constraint.")
         if record.fidelity not in FAITHFUL:
-            reasons.append(f"Trial {record.trial} changes the answers: {record.fidelity}.")
+            reasons.append(
+                f"Trial {record.trial} changes the answers (output_mismatch): {record.fidelity}."
+            )
     if noise is not None:
         reasons.append(f"Smallest gain this study could have seen: {noise:.2f}x.")
     return reasons

@@ -27,6 +27,7 @@ from tuner.measure.prompts import build_workload
 from tuner.measure.records import Measurement
 from tuner.search.bench import Bench, ServerRunner
 from tuner.search.candidates import Candidates, find_candidates, inspect_engine
+from tuner.search.faithful import few_prompts
 from tuner.search.history import History
 from tuner.search.identity import StudySetup
 from tuner.search.local_runner import LocalRunner
@@ -114,6 +115,8 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     candidates = find_candidates(engine, build_space(loaded), facts)
     for note in candidates.notes:
         observer(Notice("info", note))
+    for note in few_prompts(config.fidelity, config.workload, config.confirm.rounds):
+        observer(Notice("warning", note))
     workload = build_workload(config.workload, config.search.seed)
     subject, place = subject_of(loaded, facts.version), place_of(config.name, config.storage)
     with contextlib.ExitStack() as stack:
