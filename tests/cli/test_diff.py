@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tuner.args import ServerArgs
-from tuner.cli.diff import Change, Diff, diff_lines, find_changes, running_args
+from tuner.cli.diff import Change, Diff, diff_lines, find_changes, find_diff, running_args
 from tuner.config.engine import parse_engine
 from tuner.config.space import ParameterConfig
 from tuner.errors import UsageError
-from tuner.store.record import TrialRecord
+from tuner.store.record import ArgsRecord, TrialRecord
+from tuner.store.stored import StoredStudy
 
 ENGINE = parse_engine({"kind": "vllm", "model": "/models/big", "draft_model": "/models/draft"})
 SPEC = {"method": "eagle3", "num_speculative_tokens": 3}
@@ -124,10 +125,20 @@ def test_every_difference_is_one_line(old: Any, new: Any, changes: list[Any]) ->
     assert [(c.kind, c.name, c.old, c.new, c.reason) for c in found] == changes
 
 
-def test_a_removed_variable_is_not_an_absent_one() -> None:
-    """`None` takes an inherited variable away: another server than one that says nothing."""
-    (change,) = find_changes(ServerArgs({}, {"NCCL_DEBUG": None}), ServerArgs({}, {}), {})
-    assert (change.kind, change.name, change.reason) == ("env", "NCCL_DEBUG", "not in the study")
+def test_a_variable_that_is_taken_away_is_one_that_is_not_set() -> None:
+    """A command line cannot say that it takes `NCCL_ALGO` away, as `unset` in a space does."""
+    removed, silent = ServerArgs({"a": 1}, {"NCCL_ALGO": None}), ServerArgs({"a": 1}, {})
+    assert find_changes(silent, removed, PARAMETERS) == ()
+    trials = [
+        TrialRecord(
+            number=4, state="complete", vs_baseline=1.2, digest=removed.digest,
+            requested_args=ArgsRecord(**removed.to_json()),
+        )
+    ]  # fmt: skip
+    new = TrialRecord(number=7, state="complete", vs_baseline=1.5)
+    found = find_diff(StoredStudy("s", trials), silent, (ServerArgs({"a": 2}, {}), new), {})
+    assert found.old_trial == trials[0]
+    assert found.gain == pytest.approx(1.25)
 
 
 def test_searched_ones_come_first_and_are_named() -> None:

@@ -42,6 +42,48 @@ def loaded(folder: Path, command: str) -> LoadedStudy:
     return study
 
 
+@pytest.mark.parametrize(
+    ("command", "engine", "executable", "flags"),
+    [
+        ("python -m sglang.launch_server --tp 2", "sglang", "", {"tp-size": 2}),
+        (
+            "/v/bin/python -m vllm.entrypoints.cli.main serve m",
+            "vllm",
+            "/v/bin/python",
+            {"model": "m"},
+        ),
+        ("python3.11 -m vllm.entrypoints.openai.api_server --model m", "vllm", "", {"model": "m"}),
+        ("/v/bin/vllm serve m", "vllm", "/v/bin/python", {"model": "m"}),
+        ("sglang serve --model-path m", "sglang", "", {"model-path": "m"}),
+        ("python -m tuner.embedded -m q.gguf", "llamacpp", "bundled", {"model": "q.gguf"}),
+        ("/v/bin/python -m tuner.embedded -c 8", "llamacpp", "/v/bin/python", {"ctx-size": 8}),
+        ("/l/llama-server -m q.gguf", "llamacpp", "/l/llama-server", {"model": "q.gguf"}),
+    ],
+)
+def test_what_starts_a_server(
+    command: str, engine: str, executable: str, flags: dict[str, Any]
+) -> None:
+    found = read_command(command)
+    assert (found.engine, found.executable, found.flags) == (engine, executable, flags)
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("--a.b 1 --a.c 2", {"a": {"b": 1, "c": 2}}),
+        ("--a '{\"b\": 1}' --a.c 2", {"a": {"b": 1, "c": 2}}),
+        ("--a.b.c 1 --a.b.d 2", {"a": {"b": {"c": 1, "d": 2}}}),
+        ("--a 3 --a.b 4", {"a": {"b": 4}}),  # as argparse does: the last word counts
+        ("--a.b.c 1 --a.b 2", {"a": {"b": 2}}),
+        ("--a.b 2 --a.b.c 1", {"a": {"b": {"c": 1}}}),
+        ("--x_y-z 1 --k=v --on --off false", {"x-y-z": 1, "k": "v", "on": True, "off": False}),
+        ("--n -5 --f 0.25 --z 007 --l 1 2 3", {"n": -5, "f": 0.25, "z": "007", "l": [1, 2, 3]}),
+    ],
+)
+def test_flags_and_their_values(words: str, flags: dict[str, Any]) -> None:
+    assert read_command(f"vllm serve m {words}").flags == {"model": "m", **flags}
+
+
 def test_sglang(tmp_path: Path) -> None:
     study = loaded(tmp_path, SGLANG)
     engine = study.config.engine

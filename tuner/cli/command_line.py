@@ -96,7 +96,8 @@ def _find_server(words: Sequence[str]) -> tuple[str, str, int, int]:
         name = PurePosixPath(word).name
         after = list(words[index + 1 : index + 3])
         if _PYTHON.match(name) and after[:1] == ["-m"] and after[1:] in _MODULES:
-            return _MODULES_OF[after[1]], _with_folder(word), index, index + 3
+            engine, more = _MODULES_OF[after[1]]
+            return engine, _executable(word, after[1]), index, index + 3 + more
         if name in ("sglang", "vllm") and after[:1] == ["serve"]:
             folder = _with_folder(word)
             python = str(PurePosixPath(folder).with_name("python")) if folder else ""
@@ -108,11 +109,20 @@ def _find_server(words: Sequence[str]) -> tuple[str, str, int, int]:
     )
 
 
+BUNDLED = "tuner.embedded"
 _MODULES_OF = {
-    "sglang.launch_server": "sglang",
-    "vllm.entrypoints.openai.api_server": "vllm",
+    "sglang.launch_server": ("sglang", 0),
+    "vllm.entrypoints.openai.api_server": ("vllm", 0),
+    "vllm.entrypoints.cli.main": ("vllm", 1),
+    BUNDLED: ("llamacpp", 0),
 }
+"""Modules that serve: of which engine, and how many words follow before the arguments."""
+
 _MODULES = [[name] for name in _MODULES_OF]
+
+
+def _executable(python: str, module: str) -> str:
+    return "bundled" if module == BUNDLED and "/" not in python else _with_folder(python)
 
 
 def _with_folder(word: str) -> str:
@@ -129,7 +139,7 @@ def _flags(engine: str, words: Sequence[str]) -> dict[str, Any]:
             found[MODEL_FLAGS[engine]] = values[-1]
         elif dot:
             head = _ALIASES[engine].get(head, head)
-            _nest(found.setdefault(head, {}), rest.split("."), _value_of(values))
+            _nest(_object_at(found, head), rest.split("."), _value_of(values))
         else:
             found[known] = _value_of(values)
     return found
@@ -154,8 +164,16 @@ def _groups(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _nest(target: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for part in path[:-1]:
-        target = target.setdefault(part, {})
+        target = _object_at(target, part)
     target[path[-1]] = value
+
+
+def _object_at(target: dict[str, Any], name: str) -> dict[str, Any]:
+    """The object under a name; a plain value that was given there before gives way."""
+    found = target.get(name)
+    if not isinstance(found, dict):
+        found = target[name] = {}
+    return found
 
 
 def _value_of(values: Sequence[str]) -> Any:

@@ -95,7 +95,7 @@ def find_changes(
     variables = {p.env: name for name, p in parameters.items() if p.env}
     changes = [
         *_differing("flag", _flat(old.flags), _flat(new.flags), names),
-        *_differing("env", old.env, new.env, variables),
+        *_differing("env", _given(old.env), _given(new.env), variables),
     ]
     return tuple(sorted(changes, key=lambda c: (not c.reason.startswith("searched"), c.name)))
 
@@ -108,7 +108,12 @@ def find_diff(
 ) -> Diff:
     """The changes, and what the study measured of the old server."""
     args, trial = new
-    known = [t for t in study.trials if t.digest == old.digest and t.vs_baseline is not None]
+    known = [
+        t
+        for t in study.trials
+        if t.vs_baseline is not None and t.requested_args.flags == dict(old.flags)
+        and _given(t.requested_args.env) == _given(old.env)
+    ]  # fmt: skip
     return Diff(find_changes(old, args, parameters), known[-1] if known else None, trial)
 
 
@@ -197,6 +202,11 @@ def _last_command(text: str) -> str:
     commands = [line for line in lines if line and not line.startswith("#")]
     executed = [line for line in commands if line.startswith("exec ")]
     return (executed or commands or [text])[-1].removeprefix("exec ")
+
+
+def _given(env: Mapping[str, str | None]) -> dict[str, str]:
+    """Variables with a value: a command line does not say which ones are taken away."""
+    return {name: value for name, value in env.items() if value is not None}
 
 
 def _flat(flags: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
