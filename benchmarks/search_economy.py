@@ -1,6 +1,6 @@
 """How few launches each sampler needs on recorded and generated landscapes. One command:
 
-    python benchmarks/search_economy.py [LANDSCAPE …] [--seeds 50] [--arms model,tpe,random]
+    python -m benchmarks.search_economy [LANDSCAPE …] [--seeds 50] [--arms model,tpe,random]
 
 Everything is replayed on a virtual clock through the product's own suggesters, records, pruner
 and ranking; nothing is launched. "Truth" is the landscape's own: launches are as noisy as they
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import optuna
 
+from benchmarks.replayed_confirmation import Recommended, recommend
 from tuner.config.study import SearchConfig
 from tuner.errors import UsageError
 from tuner.search.landscape import ground_of
@@ -37,7 +38,6 @@ from tuner.store.record import TrialRecord
 
 NEAR = 0.98
 PICK_AT = 12
-FINALISTS, ROUNDS = 3, 4
 HERE = Path(__file__).parent / "landscapes"
 
 
@@ -74,16 +74,32 @@ def suggester_of(arm: str, ground: Ground) -> Suggester:
 # ---- one search ------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one seed went: launches until near the best (inf: never), true ratio of the pick at
-    PICK_AT launches over the best, seconds until near, whether the pick is below the baseline,
-    launches in all, and the true ratio of the pick after confirming the best three."""
+    """How one seed went.
+
+    Args:
+        launches: until a server near the best was launched (inf: never); seconds: until then.
+        pick: true ratio over the best's of what looks best at PICK_AT launches.
+        stopped: launches in all.
+        confirmed: what a study recommends after PICK_AT launches.
+        best: the best true ratio to the baseline.
+    """
 
     launches: float
     seconds: float
     pick: float
-    worse: bool
     stopped: int
-    confirmed: float = 1.0
+    confirmed: Recommended
+    best: float
+
+    @property
+    def regret(self) -> float:
+        """How far the recommendation is below the best."""
+        return 1.0 - self.confirmed.ratio / self.best
+
+    @property
+    def is_worse(self) -> bool:
+        """True when what is recommended is truly slower than the baseline."""
+        return self.confirmed.ratio < 1.0
 
 
 def search(table: ReplayTable, arm: str, seed: int, budget: int) -> Outcome:
@@ -94,8 +110,8 @@ def search(table: ReplayTable, arm: str, seed: int, budget: int) -> Outcome:
     ground = ground_of(table.landscape, config, launches=2, load=table.load.label)
     suggester, draw = suggester_of(arm, ground), random.Random(seed)
     records = [table.launch(table.baseline, {}, [], draw)]
-    near, spent, pick, confirmed = math.inf, 0.0, 1.0, 1.0
-    near_seconds, launches = math.inf, 0
+    near, spent, pick = math.inf, 0.0, 1.0
+    near_seconds, launches, confirmed = math.inf, 0, Recommended()
     while launches < budget:
         if launches and launches % config.baseline_every == 0:
             records.append(table.launch(table.baseline, {}, records, draw))
@@ -112,35 +128,22 @@ def search(table: ReplayTable, arm: str, seed: int, budget: int) -> Outcome:
         if math.isfinite(ratio) and ratio >= NEAR * table.best and near == math.inf:
             near, near_seconds = launches, spent
         if launches == PICK_AT:
-            pick, confirmed = picked(table, suggester, records, draw)
+            pick = picked(table, suggester, records)
+            confirmed = recommend(table, suggester, records, draw)
         if launches >= PICK_AT and near < math.inf:
             break
     if launches < PICK_AT:
-        pick, confirmed = picked(table, suggester, records, draw)
+        pick = picked(table, suggester, records)
+        confirmed = recommend(table, suggester, records, draw)
     if table.best <= 1.0 / NEAR:
         near, near_seconds = min(near, 0), 0.0
-    shares = pick / table.best, confirmed / table.best
-    worse = min(pick, confirmed) < NEAR
-    return Outcome(near, near_seconds, shares[0], worse, launches, shares[1])
+    return Outcome(near, near_seconds, pick / table.best, launches, confirmed, table.best)
 
 
-def picked(
-    table: ReplayTable, suggester: Suggester, records: Sequence[TrialRecord], draw: random.Random
-) -> tuple[float, float]:
-    """True ratio of the server that an arm would recommend, before and after confirming its
-    best FINALISTS with ROUNDS launches each; 1 for the baseline."""
+def picked(table: ReplayTable, suggester: Suggester, records: Sequence[TrialRecord]) -> float:
+    """True ratio of the server that looks best before any is confirmed; 1 for the baseline."""
     ranked = ranking(suggester, records)
-    if not ranked:
-        return 1.0, 1.0
-    base = [table.launch(table.baseline, {}, [], draw) for _ in range(ROUNDS)]
-    means = {
-        digest: statistics.mean(
-            math.log(table.launch(digest, {}, [off], draw).vs_baseline or 1e-9) for off in base
-        )
-        for digest in ranked[:FINALISTS]
-    }
-    winner = max(means, key=lambda digest: means[digest])
-    return table.truth[ranked[0]], table.truth[winner] if means[winner] > 0 else 1.0
+    return table.truth[ranked[0]] if ranked else 1.0
 
 
 def ranking(suggester: Suggester, records: Sequence[TrialRecord]) -> list[str]:
@@ -156,17 +159,20 @@ def ranking(suggester: Suggester, records: Sequence[TrialRecord]) -> list[str]:
 def row(table: ReplayTable, arm: str, outcomes: Sequence[Outcome]) -> list[str]:
     """One line of the table."""
     launches = sorted(o.launches for o in outcomes)
-    good = sum(o.pick >= NEAR for o in outcomes) / len(outcomes)
+    seconds = sorted(o.seconds for o in outcomes)
+    count = len(outcomes)
+    intervals = [held for o in outcomes for held in o.confirmed.covered]
     return [
         table.landscape.name,
         arm,
         _quantile(launches, 0.5),
         _quantile(launches, 0.9),
-        _quantile(sorted(o.seconds for o in outcomes), 0.5),
-        f"{statistics.mean(1 - o.pick for o in outcomes):.1%}",
-        f"{good:.0%}",
-        f"{sum(o.confirmed >= NEAR for o in outcomes) / len(outcomes):.0%}",
-        f"{sum(o.worse for o in outcomes) / len(outcomes):.1%}",
+        _quantile(seconds, 0.5),
+        f"{sum(o.pick >= NEAR for o in outcomes) / count:.0%}",
+        f"{sum(o.regret <= 1 - NEAR for o in outcomes) / count:.0%}",
+        f"{statistics.mean(o.regret for o in outcomes):.1%}",
+        f"{sum(o.is_worse for o in outcomes) / count:.1%}",
+        f"{statistics.mean(intervals):.0%}" if intervals else "-",
     ]
 
 
@@ -175,8 +181,8 @@ def _quantile(values: Sequence[float], share: float) -> str:
     return f"{value:.0f}" if math.isfinite(value) else "never"
 
 
-HEADER = ["landscape", "arm", "launches p50", "p90", "seconds p50", "regret at 12",
-          "within 2 % at 12", "confirmed within 2 %", "worse than baseline"]  # fmt: skip
+HEADER = ["landscape", "arm", "launches p50", "p90", "seconds p50", "looks best within 2 %",
+          "recommended within 2 %", "regret", "worse than baseline", "intervals hold"]  # fmt: skip
 
 
 def show(write: Callable[[str], object], cells: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import search_economy
 from benchmarks.generate_landscapes import CPU, landscapes, lookup_counts, texts
 from benchmarks.pruner_economy import prune
+from benchmarks.replayed_confirmation import Recommended
 from benchmarks.search_economy import HEADER, Outcome, row, search
 from tuner.measure.landscape import landscape_text
 from tuner.model.lookup import LookupRule
@@ -40,11 +41,29 @@ def test_the_pruner_saves_and_spares_good_servers(table: ReplayTable) -> None:
 
 
 def test_a_row_holds_medians_and_shares() -> None:
-    outcomes = [Outcome(n, 10.0 * n, 1.0, False, n) for n in (2, 4, math.inf)]
+    good = Recommended(ratio=1.2, seconds=50.0, covered=(True, True), decided_by="model")
+    bad = Recommended(ratio=0.96, covered=(True, False))
+    outcomes = [Outcome(n, 10.0 * n, 1.0, n, good, 1.2) for n in (2, 4)]
+    outcomes.append(Outcome(math.inf, math.inf, 0.9, 12, bad, 1.2))
     table = next(iter([_Named("x")]))
     cells = row(table, "model", outcomes)  # type: ignore[arg-type]
-    assert cells == ["x", "model", "4", "never", "40", "0.0%", "100%", "100%", "0.0%"]
+    assert cells == ["x", "model", "4", "never", "40", "67%", "67%", "6.7%", "33.3%", "83%"]
     assert len(cells) == len(HEADER)
+
+
+def test_what_is_recommended_is_the_products_own_verdict(table: ReplayTable) -> None:
+    outcome = search(table, "model", seed=2, budget=12)
+    assert outcome.confirmed.ratio >= 0.98 * table.best
+    assert outcome.confirmed.decided_by in (
+        "launches",
+        "model",
+        "launches and model",
+        "simplicity",
+    )
+    assert outcome.confirmed.seconds > 16 * 180.0  # four rounds of four launches, at least
+    assert len(outcome.confirmed.covered) == 3
+    assert outcome.regret < 0.02
+    assert not outcome.is_worse
 
 
 class _Named:

@@ -158,7 +158,7 @@ def test_finalists_are_real_distinct_and_not_hopeless(bench, objective, trial) -
             trial(5, vs_baseline=0.99),
         ],
     )
-    chosen = select_finalists(bench({}), history, 3)
+    chosen = select_finalists(history, 3)
     assert [record.number for record in chosen] == [1, 5]
 
 

@@ -38,6 +38,15 @@ class LaunchNoise:
         return max(least, 2 * self.sd) if self.df else max(least, 0.02)
 
 
+def pooled_noise(*known: LaunchNoise) -> LaunchNoise:
+    """One noise from several independent estimates, weighed by their degrees of freedom."""
+    told = [each for each in known if each.df > 0 and math.isfinite(each.sd)]
+    df = sum(each.df for each in told)
+    if not df:
+        return LaunchNoise(math.nan, 0)
+    return LaunchNoise(math.sqrt(sum(each.df * each.sd**2 for each in told) / df), df)
+
+
 @dataclass(frozen=True, slots=True)
 class Drift:
     """A straight trend of the same server's log value along launches.

@@ -76,6 +76,15 @@ class Process:
         variances = 1.0 - np.sum(solved**2, axis=0)
         return means, self.kernel.scale * np.sqrt(np.maximum(variances, 1e-12))
 
+    def scatter(self, values: Array) -> tuple[float, float]:
+        """How far the fitted values lie from the smooth one: sum of squares, and how many of
+        them are left to tell it after what the process took."""
+        inverse = np.linalg.inv(self.factor)
+        correlations = self.kernel.correlations(self.points, self.points)
+        taken = float(np.sum((inverse.T @ inverse) * correlations))
+        errors = values - self.predict(self.points)[0]
+        return float(errors @ errors), max(0.0, len(values) - taken)
+
 
 @dataclass(frozen=True, slots=True)
 class Prior:

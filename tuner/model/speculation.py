@@ -39,6 +39,9 @@ EFFECT_SCALE = 0.12
 MISFIT = 0.01
 """By how much any server may differ from all that is modelled, in logs."""
 
+CLOCK_FREEDOM = 3.0
+"""Launches that the clock's own fit is worth: what it took from their scatter."""
+
 ROUNDS = 3
 """How often clock and residual are fitted in turn."""
 
@@ -48,12 +51,23 @@ class Prediction:
     """Log speed ratio to the baseline of every server, with its standard deviation.
 
     `counts` (steps, drafts, verified tokens, draft passes per token) is None without counters.
+    `scatter`: squares of what single launches differ from the model, and their freedom.
     """
 
     means: Array
     sds: Array
     counts: Array | None = None
     clock: Clock | None = None
+    scatter: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Log speed of every server that its clock does not explain; see `Prediction`."""
+
+    means: Array
+    sds: Array
+    scatter: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,9 @@ def _plain(designs: Designs, launches: Sequence[Observation], noise: float) -> P
     gains = np.array([each.gain for each in known])
     noises = np.full(len(gains), noise)
     process = fit_process(designs.rows[servers], gains, noises, PLAIN_PRIOR)
-    return Prediction(*process.predict(designs.rows))
+    squares, freedom = process.scatter(gains)
+    scatter = squares, max(0.0, freedom - 1.0)
+    return Prediction(*process.predict(designs.rows), scatter=scatter)
 
 
 def _mechanistic(
@@ -143,8 +159,8 @@ def _mechanistic(
         (1 - chances) * means,
         (1 - chances) * variances + chances * (1 - chances) * means**2,
     )
-    residual_means, residual_sds = residual
-    return Prediction(means + residual_means, np.sqrt(variances + residual_sds**2), counts, clock)
+    sds = np.sqrt(variances + residual.sds**2)
+    return Prediction(means + residual.means, sds, counts, clock, residual.scatter)
 
 
 def _features(designs: Designs, each: Observation) -> Array:
@@ -160,7 +176,7 @@ def _features(designs: Designs, each: Observation) -> Array:
 
 def _clock_and_residual(
     designs: Designs, timed: Sequence[Observation], noise: float
-) -> tuple[Clock, tuple[Array, Array]]:
+) -> tuple[Clock, Residual]:
     """The clock, and the log speed of every server that it does not explain; fitted in turn, so
     that a variable that slows every pass is not taken for the cost of a count."""
     base = np.concatenate([each.blocks for each in timed if each.server == BASELINE])
@@ -179,7 +195,7 @@ def _clock_and_residual(
             for counts, own in zip(features, seconds, strict=True)
         ]
         residual = _residuals(designs, timed, logs, clock.spread, noise)
-        effects = residual[0]
+        effects = residual.means
     return clock, residual
 
 
@@ -195,7 +211,7 @@ def _residuals(
     logs: Sequence[float],
     spread: float,
     noise: float,
-) -> tuple[Array, Array]:
+) -> Residual:
     """A process over what each launch was faster than its clock."""
     known = [
         (each.server, log, math.hypot(noise, spread / math.sqrt(len(each.blocks))))
@@ -203,11 +219,13 @@ def _residuals(
         if each.server != BASELINE
     ]
     if not known:
-        return np.zeros(designs.count), np.full(designs.count, RESIDUAL_PRIOR.scale)
+        return Residual(np.zeros(designs.count), np.full(designs.count, RESIDUAL_PRIOR.scale))
     servers, values, noises = zip(*known, strict=True)
     has_effects = designs.rows.shape[1] > designs.traits.shape[1]
     scale = EFFECT_SCALE if has_effects else RESIDUAL_PRIOR.scale
     prior = replace(RESIDUAL_PRIOR, scale=scale)
     process = fit_process(designs.rows[list(servers)], np.array(values), np.array(noises), prior)
     means, sds = process.predict(designs.rows)
-    return means, np.hypot(sds, MISFIT)
+    squares, freedom = process.scatter(np.array(values))
+    scatter = squares, max(0.0, freedom - CLOCK_FREEDOM)
+    return Residual(means, np.hypot(sds, MISFIT), scatter)

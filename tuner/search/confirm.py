@@ -19,7 +19,7 @@ from tuner.errors import TrialFailure
 from tuner.events import ConfirmationProgressed
 from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
-from tuner.measure.noise import LaunchNoise, rounds_needed
+from tuner.measure.noise import LaunchNoise, pooled_noise, rounds_needed
 from tuner.measure.records import Block, LoadPoint, RequestRecord
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.candidates import Candidates
@@ -27,9 +27,10 @@ from tuner.search.faithful import Compared, faithfulness
 from tuner.search.history import History
 from tuner.search.launching import run_launch
 from tuner.search.recommend import UNKNOWN_NOISE, Finalist, Verdict, decide
-from tuner.search.recording import args_record, finite
+from tuner.search.recording import args_record, counts_at, finite
 from tuner.search.stopping import is_never_accepted
 from tuner.search.sweep import block_series, geometric_mean
+from tuner.search.weighing import Expected
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
 
 HOPELESS = 1.5
@@ -38,6 +39,17 @@ HOPELESS = 1.5
 
 SHARPEST = 0.01
 """No confirmation tries to be sharper than 1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What the search's model says: of each server it launched, and of how launches scatter."""
+
+    expected: Mapping[str, Expected] = field(default_factory=dict)
+    noise: LaunchNoise = UNKNOWN_NOISE
+
+
+NO_OPINION = Opinion()
 
 
 class LaunchKeeper(Protocol):
@@ -64,7 +76,8 @@ class LaunchKeeper(Protocol):
 class Campaign:
     """One confirmation: the servers by trial (0 is the baseline), and its launches so far.
 
-    `noise` is what the search learned of launches of one server. `sweep`: load points that every
+    `noise` is what the search learned of launches of one server, `expected` what its model says
+    of each finalist (by digest; empty: there is no model). `sweep`: load points that every
     launch goes through in this order; empty: the objective's alone.
     """
 
@@ -75,6 +88,7 @@ class Campaign:
     noise: LaunchNoise = UNKNOWN_NOISE
     launches: list[ConfirmationLaunch] = field(default_factory=list)
     sweep: tuple[LoadPoint, ...] = ()
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -93,17 +107,17 @@ class Campaign:
 
 
 def select_finalists(
-    bench: Bench, history: History, count: int, beliefs: Mapping[str, float] | None = None
+    history: History, count: int, expected: Mapping[str, Expected] | None = None
 ) -> list[TrialRecord]:
     """The best complete, feasible, real servers of the search, distinct by server.
 
-    `beliefs` is the log ratio to the baseline by digest where a model judges servers by more
-    than their own noisy launch; elsewhere the measured ratio counts.
+    `expected` is by digest what a model, which judges servers by more than their own noisy
+    launch, says of them; elsewhere the measured ratio counts.
     """
     chosen: list[TrialRecord] = []
     digests: set[str] = set()
     noise = history.launch_noise().margin()
-    known = beliefs or {}
+    known = {digest: each.gain for digest, each in (expected or {}).items()}
     gains = {
         id(record): known.get(record.digest, math.log(record.vs_baseline or 1.0))
         for record in history.ranked()
@@ -125,25 +139,33 @@ def plan_campaign(
     history: History,
     candidates: Candidates,
     finalists: Sequence[TrialRecord],
+    opinion: Opinion = NO_OPINION,
 ) -> Campaign:
     """The confirmation of these finalists: the baseline first, rounds planned from the noise."""
     servers = {0: candidates.baseline}
     servers |= {each.number: candidates.args_of(each.params) for each in finalists}
-    rounds = planned_rounds(config, history, finalists)
-    return Campaign(bench, keeper, rounds, servers, history.launch_noise())
+    rounds = planned_rounds(config, history, finalists, opinion.noise)
+    noise = history.launch_noise()
+    return Campaign(bench, keeper, rounds, servers, noise, expected=opinion.expected)
 
 
 def planned_rounds(
-    config: ConfirmConfig, history: History, finalists: Sequence[TrialRecord]
+    config: ConfirmConfig,
+    history: History,
+    finalists: Sequence[TrialRecord],
+    scatter: LaunchNoise = UNKNOWN_NOISE,
 ) -> int:
     """Rounds that should make the interval half as wide as the gain to be shown.
+
+    `scatter` is how far launches lay from the search's model: with a baseline launched twice or
+    three times, most of what is known of the noise.
 
     Chosen from the launch noise before any round is run, between `rounds` and `max_rounds`
     (twice `rounds` when that is not set): stopping when a result looks good would make the
     interval promise too much. On a machine that drifts an even number: the drift of a round
     cancels with that of the next, which runs backwards.
     """
-    noise = history.launch_noise()
+    noise = pooled_noise(history.launch_noise(), scatter)
     if not noise.df or not finalists:
         return config.rounds
     best = max(1.0, *(each.vs_baseline or 1.0 for each in finalists))
@@ -178,7 +200,9 @@ def confirm(
     for round_ in range(rounds):
         run_round(campaign, round_, rounds)
     judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}
-    result = decide(bench.objective, finalists, campaign.launches, judged, campaign.noise)
+    result = decide(
+        bench.objective, finalists, campaign.launches, judged, campaign.noise, campaign.expected
+    )
     chosen = judged.get(result.winner.digest, "") if result.winner else "not checked"
     return recommendation(campaign, result, chosen)
 
@@ -251,6 +275,7 @@ def confirmed_launch(
         **common,
         value=bench.objective.value(measurement),
         per_block=[value if math.isfinite(value) else 0.0 for value in values],
+        block_counts=counts_at(run, bench.objective.load),
         metrics=finite(summary.metrics),
         acceptance_length=summary.acceptance.length if summary.acceptance else None,
         seconds=run.seconds(),
@@ -310,6 +335,7 @@ def recommendation(campaign: Campaign, result: Verdict, fidelity: str) -> Recomm
         held_out=True,
         smallest_detectable=result.smallest_detectable,
         reasons=list(result.reasons),
+        decided_by=result.decided_by,
         finalists=list(result.finalists),
         is_simulated=bench.runner.is_simulated,
         objective=bench.objective.text,

@@ -15,7 +15,14 @@ from tuner.config.loader import LoadedStudy
 from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
 from tuner.search.bench import CrowdRunner
-from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
+from tuner.search.confirm import (
+    NO_OPINION,
+    Campaign,
+    Opinion,
+    confirm,
+    plan_campaign,
+    select_finalists,
+)
 from tuner.search.crew import Crew
 from tuner.search.model_lookups import baseline_texts
 from tuner.search.model_sampler import ModelSuggester
@@ -295,7 +302,7 @@ def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
 def finalists_of(session: Session) -> list[TrialRecord]:
     """The search's best servers, as it and `tuner confirm` choose them."""
     count = session.loaded.config.confirm.finalists
-    return select_finalists(session.bench, session.history, count, beliefs_of(session))
+    return select_finalists(session.history, count, opinion_of(session).expected)
 
 
 def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign:
@@ -307,6 +314,7 @@ def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign
         session.history,
         session.candidates,
         finalists,
+        opinion_of(session),
     )
 
 
@@ -322,12 +330,17 @@ def random_line(session: Session) -> list[str]:
     ]
 
 
-def beliefs_of(session: Session) -> dict[str, float]:
-    """What the model sampler believes of the servers it launched; {} for every other sampler."""
+def opinion_of(session: Session) -> Opinion:
+    """What the model sampler says of the servers it launched; nothing for every other sampler."""
     suggester = make_suggester(session.ground)
-    if isinstance(suggester, ModelSuggester):
-        return suggester.beliefs(session.history.records)
-    return {}
+    return opinion(suggester, session.history.records)
+
+
+def opinion(suggester: Suggester, records: Sequence[TrialRecord]) -> Opinion:
+    """What a suggester says after a search."""
+    if not isinstance(suggester, ModelSuggester):
+        return NO_OPINION
+    return Opinion(suggester.beliefs(records), suggester.noise(records))
 
 
 def why_nothing(session: Session, stop: Stop) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tuner import units
+from tuner.measure.noise import LaunchNoise
 from tuner.model.drafting import Played
 from tuner.model.gaussian import Array, expected_excess
 from tuner.model.observation import BASELINE, Designs
@@ -24,6 +25,7 @@ from tuner.search.model_data import broken_servers, failed_servers, gain_of, obs
 from tuner.search.model_lookups import play_lookups
 from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
+from tuner.search.weighing import Expected
 from tuner.store.record import TrialRecord
 
 RANDOM_DRAWS = 200
@@ -57,6 +59,7 @@ class Belief:
     best: float
     noise: float
     is_counted: bool = False
+    scatter: tuple[float, float] = (0.0, 0.0)
 
     def gains(self, servers: Sequence[int]) -> Array:
         """Expected improvement over the best of each, in log units."""
@@ -125,23 +128,34 @@ class ModelSuggester:
             best=max(0.0, float(np.max(means[tried]))) if tried else 0.0,
             noise=noise,
             is_counted=prediction.counts is not None,
+            scatter=prediction.scatter,
         )
 
-    def beliefs(self, records: Sequence[TrialRecord]) -> dict[str, float]:
-        """Log ratio to the baseline of every completely measured server, by digest."""
+    def beliefs(self, records: Sequence[TrialRecord]) -> dict[str, Expected]:
+        """What is expected of every completely measured server, by digest."""
         belief = self.believe(records)
         measured = {
             self._servers[record.digest]: record.digest
             for record in records
             if record.digest in self._servers and record.state == "complete" and gain_of(record)
         }
-        return {digest: float(belief.means[index]) for index, digest in measured.items()}
+        return {
+            digest: Expected(float(belief.means[index]), float(belief.sds[index]))
+            for index, digest in measured.items()
+        }
+
+    def noise(self, records: Sequence[TrialRecord]) -> LaunchNoise:
+        """By how much launches differ from the model: their noise, and what it does not know."""
+        squares, freedom = self.believe(records).scatter
+        if freedom < 1.0:
+            return LaunchNoise(math.nan, 0)
+        return LaunchNoise(math.sqrt(squares / freedom), int(freedom))
 
     def ranking(self, records: Sequence[TrialRecord]) -> list[str]:
         """Digests of measured servers that are believed to beat the baseline, best first."""
         known = self.beliefs(records)
-        better = [digest for digest, gain in known.items() if gain > 0.0]
-        return sorted(better, key=lambda digest: -known[digest])
+        better = [digest for digest, each in known.items() if each.gain > 0.0]
+        return sorted(better, key=lambda digest: -known[digest].gain)
 
     def random_search(self, records: Sequence[TrialRecord]) -> float:
         """The ratio to the baseline that as many launches at random are expected to find, by

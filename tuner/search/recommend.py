@@ -1,7 +1,8 @@
 """Owns the verdict: which confirmed server is recommended, or why the baseline is kept.
 
-Pure: launches of the confirmation in, a recommendation out. The search's own numbers, which are
-the best of many noisy ones, play no part.
+Pure: launches of the confirmation in, a recommendation out. Whether a server beats the baseline,
+and the interval of its gain, rest on these launches alone: the search's own numbers are the best
+of many noisy ones. Which of several that do is best may be the model's to say (see choosing).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from tuner.measure.statistics import (
     Interval,
     family_level,
     gain_intervals,
-    mean_interval,
-    robust_center,
 )
+from tuner.search.choosing import choose
 from tuner.search.objective import Objective
+from tuner.search.weighing import Expected
 from tuner.store.record import FAITHFUL, ConfirmationLaunch, FinalistRecord
 
 LEVEL = 0.95
@@ -44,6 +45,7 @@ class Verdict:
     finalists: tuple[FinalistRecord, ...]
     reasons: tuple[str, ...]
     smallest_detectable: float | None
+    decided_by: str = ""
 
 
 def judge_finalists(
@@ -139,16 +141,18 @@ def decide(
     launches: Sequence[ConfirmationLaunch],
     fidelity: Mapping[str, str],
     noise: LaunchNoise = UNKNOWN_NOISE,
+    expected: Mapping[str, Expected] | None = None,
 ) -> Verdict:
-    """The verdict over all finalists: the simplest server among those that beat the baseline by
-    more than the noise and that the noise cannot tell from the best."""
+    """The verdict over all finalists: the best of those that beat the baseline by more than the
+    noise. `expected` is what a model says of each, for those that launches cannot tell apart."""
     judged = judge_finalists(objective, finalists, launches, fidelity, noise)
     least = smallest_gain(objective, finalists, launches, noise)
     usable = [record for record in judged if is_usable(record)]
     if not usable:
         return Verdict(None, tuple(judged), tuple(keep_reasons(judged, least)), least)
-    winner, reasons = simplest_of_the_best(objective, finalists, usable, launches)
-    return Verdict(winner, tuple(judged), tuple(reasons), least)
+    complexity = {finalist.digest: finalist.complexity for finalist in finalists}
+    choice = choose(objective, usable, complexity, launches, expected)
+    return Verdict(choice.winner, tuple(judged), choice.reasons, least, choice.decided_by)
 
 
 def is_usable(record: FinalistRecord) -> bool:
@@ -195,45 +199,3 @@ def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[
     if noise is not None:
         reasons.append(f"Smallest gain this study could have seen: {noise:.2f}x.")
     return reasons
-
-
-def simplest_of_the_best(
-    objective: Objective,
-    finalists: Sequence[Finalist],
-    usable: Sequence[FinalistRecord],
-    launches: Sequence[ConfirmationLaunch],
-) -> tuple[FinalistRecord, list[str]]:
-    """Among usable finalists that the noise cannot tell from the best, the least complex one."""
-    complexity = {finalist.digest: finalist.complexity for finalist in finalists}
-    best = usable[0]
-    reasons, winner = [], best
-    for record in usable[1:]:
-        difference, half = difference_of(objective, best, record, launches)
-        if abs(difference) <= half and complexity[record.digest] < complexity[winner.digest]:
-            reasons = [
-                f"Trials {best.trial} and {record.trial} differ by less than the noise "
-                f"({math.expm1(abs(difference)):.1%} < {math.expm1(half):.1%}); "
-                "the simpler server is preferred."
-            ]
-            winner = record
-    return winner, reasons
-
-
-def difference_of(
-    objective: Objective,
-    one: FinalistRecord,
-    other: FinalistRecord,
-    launches: Sequence[ConfirmationLaunch],
-) -> tuple[float, float]:
-    """Mean log ratio of two finalists paired by round, and half its 95 % interval."""
-    first = {each.round: each for each in launches if each.digest == one.digest and each.trial}
-    gains = [
-        robust_center(objective.log_gains(first[launch.round].per_block, launch.per_block))
-        for launch in launches
-        if launch.digest == other.digest and launch.trial and launch.round in first
-    ]
-    known = [gain for gain in gains if math.isfinite(gain)]
-    if len(known) < 2:
-        return 0.0, 0.0
-    mean, low, high = mean_interval(known, LEVEL)
-    return mean, (high - low) / 2.0

@@ -63,6 +63,15 @@ class ReplayTable:
         """Digest of the baseline."""
         return self.landscape.baseline.args.digest
 
+    def mean_ratio(self, digest: str) -> float:
+        """Ratio to the baseline of a server's usual launch: what repeated launches average to,
+        where `truth` is what the undisturbed server does."""
+        levels = [
+            float(np.mean([np.log(self.series(each)) for each in self.launches[name]]))
+            for name in (digest, self.baseline)
+        ]
+        return math.exp(levels[0] - levels[1])
+
     def _record(self, server: RecordedServer, launch: RecordedLaunch) -> TrialRecord:
         args = ArgsRecord.model_validate(server.args.to_json())
         common: dict[str, Any] = {

@@ -157,7 +157,8 @@ class TrialRecord(Record):
 class ConfirmationLaunch(Record):
     """One launch of the confirmation: which server, in which round and order, its values.
 
-    `per_block` holds the objective per held-out block; `digest` names the server; `campaign`
+    `per_block` holds the objective per held-out block, `block_counts` what was counted in each
+    (as in `LoadPointRecord`); `digest` names the server; `campaign`
     names the set of finalists, so that launches of an earlier set are never mixed in. `loads`
     names the load of each block where it moved within the launch; empty: the objective's.
     """
@@ -169,6 +170,7 @@ class ConfirmationLaunch(Record):
     digest: str
     value: float | None
     per_block: list[Number] = Field(default_factory=list)
+    block_counts: dict[str, list[Number]] = Field(default_factory=dict)
     loads: list[str] = Field(default_factory=list)
     metrics: dict[str, Number] = Field(default_factory=dict)
     acceptance_length: float | None = None
@@ -233,7 +235,11 @@ class ScheduleRecord(Record):
 
 
 class RecommendationRecord(Record):
-    """The end of a study: use a server, or keep the baseline."""
+    """The end of a study: use a server, or keep the baseline.
+
+    `decided_by` says what chose among the servers that beat the baseline: "launches", "model"
+    (where launches cannot tell them apart), "launches and model", or "simplicity"; "" for none.
+    """
 
     version: int = RECORD_VERSION
     verdict: Literal["use", "keep_baseline"]
@@ -248,6 +254,7 @@ class RecommendationRecord(Record):
     held_out: bool = True
     smallest_detectable: float | None = None
     reasons: list[str] = Field(default_factory=list)
+    decided_by: str = ""
     finalists: list[FinalistRecord] = Field(default_factory=list)
     is_simulated: bool = False
     objective: str = ""
