@@ -124,7 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     loaded = load_study(options.study)
     out = options.out or options.study.with_name(f"{loaded.config.name}.json")
     records = recorder_of(loaded, out.with_suffix(".jsonl")).run(options.repeats, options.seed)
-    out.write_text(landscape_text(landscape_of(loaded.config.name, records, note=options.note)))
+    landscape = landscape_of(
+        loaded.config.name, records, note=options.note, parameters=build_space(loaded).parameters
+    )
+    out.write_text(landscape_text(landscape))
     print(f"{out}: {len(records)} launches")
     return 0
 

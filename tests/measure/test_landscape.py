@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tuner.args import ServerArgs
 from tuner.errors import UsageError
-from tuner.measure.landscape import landscape_from_json, landscape_json, read_landscape
+from tuner.measure.landscape import (
+    drafts_by,
+    landscape_from_json,
+    landscape_json,
+    read_landscape,
+)
 
 TABLE = """repeat,order,spec_type,params,launch_s,prompt,tokens,decode_ms,draft_n,draft_accepted
 0,0,none,{},0.5,0,40,400,0,0
@@ -82,3 +89,17 @@ def test_a_table_without_baseline_says_so(tmp_path: Path) -> None:
     path.write_text("steps,output_tokens_per_s\n2,120\n3,140\n")
     with pytest.raises(UsageError, match="must hold a server without speculation"):
         _ = read_landscape(path).baseline
+
+
+@pytest.mark.parametrize(
+    ("flags", "who"),
+    [
+        ({"spec-type": "ngram-mod"}, "lookup"),
+        ({"speculative-algorithm": "NGRAM"}, "lookup"),
+        ({"speculative-config": {"method": "suffix"}}, "lookup"),
+        ({"speculative-config": {"method": "eagle3"}}, "model"),
+        ({"spec-type": "draft-simple", "model": "/models/ngram.gguf"}, "model"),
+    ],
+)
+def test_who_drafts_is_read_from_the_methods(flags: dict[str, Any], who: str) -> None:
+    assert drafts_by([ServerArgs({}), ServerArgs(flags)]) == who

@@ -22,6 +22,7 @@ from tuner.search.replay_runner import (
     replayed_block,
     rows_of_block,
 )
+from tuner.space import Parameter
 
 STUDY = """
 name: replayed
@@ -108,6 +109,23 @@ def test_a_study_becomes_a_landscape_that_tells_the_same(
     best = max((r for r in records if r.state == "complete"), key=lambda r: r.value or 0)
     server = next(s for s in again.servers if s.args.digest == best.digest)
     assert again.speed(server, "c1") == pytest.approx(best.value, rel=1e-3)
+
+
+def test_a_value_that_is_the_engines_default_is_written_down(replayed: Replayed) -> None:
+    """Canonical arguments leave defaults out; a landscape is read without the engine."""
+    records = replayed[0].records
+    parameters = (
+        Parameter("depth", "int", (3, 5), flag="draft-n"),
+        Parameter("inner", "int", (3, 5), flag="config.depth"),
+    )
+    noted = [
+        record.model_copy(update={"params": {"depth": 5, "inner": 3} if record.params else {}})
+        for record in records
+    ]
+    landscape = landscape_of("again", noted, parameters=parameters)
+    assert [s.args.flags.get("draft-n") for s in landscape.servers if s.is_baseline] == [None]
+    assert {s.args.flags.get("draft-n") for s in landscape.servers if not s.is_baseline} == {5}
+    assert all("config.depth" not in s.args.flags for s in landscape.servers)
 
 
 def test_a_study_without_a_baseline_is_no_landscape() -> None:

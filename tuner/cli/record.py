@@ -31,12 +31,14 @@ def record(
     """
     from tuner.cli.output import say, say_json
     from tuner.measure.landscape import landscape_text
+    from tuner.search.identity import space_from_json
     from tuner.search.landscape import landscape_of
     from tuner.store.files import write_atomic
     from tuner.store.stored import read_study
 
     found = read_study(study)
-    landscape = landscape_of(found.name, found.trials, note=note)
+    parameters = space_from_json(found.document["space"]).parameters
+    landscape = landscape_of(found.name, found.trials, note=note, parameters=parameters)
     path = out or Path(f"{found.name}.landscape.json")
     write_atomic(path, landscape_text(landscape).encode())
     launches = sum(len(server.launches) for server in landscape.servers)

@@ -8,7 +8,7 @@ study. Its JSON form is here, the CSV forms are in landscape_csv.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -131,6 +131,21 @@ class Landscape:
             if len(sums) > 1:
                 spreads.append(float(np.std(np.log(sums), ddof=1)))
         return float(np.median(spreads)) if spreads else 0.0
+
+
+LOOKUPS = ("ngram", "suffix", "lookup")
+"""Words in the name of a method that looks its drafts up instead of computing them."""
+
+
+def drafts_by(servers: Iterable[ServerArgs]) -> Literal["model", "lookup"]:
+    """Who drafts in a table of servers, by the names of their methods."""
+    texts = [
+        json.dumps(value).lower()
+        for args in servers
+        for name, value in args.flags.items()
+        if any(part in name for part in ("spec", "type", "method"))
+    ]
+    return "lookup" if any(word in text for text in texts for word in LOOKUPS) else "model"
 
 
 # ---- JSON ------------------------------------------------------------------------------------

@@ -10,10 +10,15 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from tuner.args import FlagValue, ServerArgs
-from tuner.measure.landscape import Landscape, RecordedBlock, RecordedLaunch, RecordedServer
+from tuner.measure.landscape import (
+    Landscape,
+    RecordedBlock,
+    RecordedLaunch,
+    RecordedServer,
+    drafts_by,
+)
 
 Row = Mapping[str, str]
 
@@ -27,7 +32,6 @@ MEASURED = frozenset({
     "steps_n", "verify_steps", "acceptance_length", "output_tokens_per_s", "ttft_ms", "failure",
     "reason", "baseline", "params",
 })  # fmt: skip
-LOOKUPS = ("ngram", "lookup", "suffix")
 
 
 def landscape_from_csv(name: str, text: str) -> Landscape:
@@ -45,13 +49,9 @@ def landscape_from_csv(name: str, text: str) -> Landscape:
         RecordedServer(args, tuple(map(_launch, launches[digest].values())), is_baseline)
         for digest, (args, is_baseline) in servers.items()
     )
-    return Landscape(name, table, note=f"{len(rows)} rows", drafts_by=_drafts_by(rows))
-
-
-def _drafts_by(rows: list[Row]) -> Any:
-    texts = {str(value).lower() for row in rows for key, value in row.items() if "type" in key}
-    is_lookup = any(word in text for text in texts for word in LOOKUPS)
-    return "lookup" if is_lookup else "model"
+    return Landscape(
+        name, table, note=f"{len(rows)} rows", drafts_by=drafts_by(each.args for each in table)
+    )
 
 
 def _args(row: Row) -> ServerArgs:

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from tuner.args import UNSET, ParamValue, ServerArgs
 from tuner.config.study import SearchConfig
 from tuner.errors import UsageError
-from tuner.measure.landscape import Landscape, RecordedBlock, RecordedLaunch, RecordedServer
+from tuner.measure.landscape import (
+    Landscape,
+    Origin,
+    RecordedBlock,
+    RecordedLaunch,
+    RecordedServer,
+    drafts_by,
+)
 from tuner.search.sampling import Ground
 from tuner.space import Parameter, SearchSpace, SpaceSurvey
 from tuner.store.record import LoadPointRecord, TrialRecord
@@ -65,8 +72,22 @@ def point_of(args: ServerArgs, parameters: Sequence[Parameter]) -> dict[str, Par
 
 
 # ---- a study as a landscape ------------------------------------------------------------------
-def landscape_of(name: str, records: Sequence[TrialRecord], *, note: str = "") -> Landscape:
+def landscape_of(
+    name: str,
+    records: Sequence[TrialRecord],
+    *,
+    note: str = "",
+    parameters: Sequence[Parameter] = (),
+) -> Landscape:
     """Everything a study's launches showed, one server per digest.
+
+    Args:
+        name: of the landscape.
+        records: every launch; several of one server are repeats.
+        note: where the numbers come from.
+        parameters: of the study's space. A value that is the engine's default is no argument of
+            its server; with the parameters it is written down all the same, because a landscape
+            is read without the engine.
 
     Raises:
         UsageError: the study holds nothing that can be replayed.
@@ -78,20 +99,37 @@ def landscape_of(name: str, records: Sequence[TrialRecord], *, note: str = "") -
         if launch is None:
             continue
         args = ServerArgs.from_json(record.requested_args.model_dump())
-        servers.setdefault(args.digest, (args, record.state == "baseline"))
+        if args.digest not in servers:
+            whole = _with_defaults(args, record.params, parameters)
+            servers[args.digest] = (whole, record.state == "baseline")
         launches.setdefault(args.digest, []).append(launch)
     table = tuple(
         RecordedServer(args, tuple(launches[digest]), is_baseline)
         for digest, (args, is_baseline) in servers.items()
     )
     is_simulated = any(record.is_simulated for record in records)
-    landscape = Landscape(name, table, "generated" if is_simulated else "recorded", note)
+    origin: Origin = "generated" if is_simulated else "recorded"
+    landscape = Landscape(name, table, origin, note, drafts_by([each.args for each in table]))
     if not any(server.is_baseline and server.works for server in table):
         raise UsageError(
             f"study {name}: must hold a measured baseline with its blocks, got none.",
             "Run the study first with `tuner run`.",
         )
     return landscape
+
+
+def _with_defaults(
+    args: ServerArgs, params: Mapping[str, object], parameters: Sequence[Parameter]
+) -> ServerArgs:
+    """The server with every flag its parameters name, defaults too; JSON paths are complete."""
+    named = {
+        parameter.flag: value
+        for parameter in parameters
+        if parameter.flag and "." not in parameter.flag
+        and isinstance(value := params.get(parameter.name), bool | int | float | str)
+        and value != UNSET
+    }  # fmt: skip
+    return args.replace({flag: value for flag, value in named.items() if flag not in args.flags})
 
 
 def recorded_launch(record: TrialRecord) -> RecordedLaunch | None:
