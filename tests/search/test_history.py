@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tuner.args import ServerArgs
-from tuner.search.history import History
+from tuner.search.history import History, differing
 from tuner.store.record import ArgsRecord
 
 
@@ -132,3 +132,45 @@ def test_launches_since_the_baseline(history: History, trial) -> None:
     assert history.since_baseline == 5
     history.add(trial(7, "baseline"))
     assert history.since_baseline == 0
+
+
+def test_the_first_baseline_stays_what_trials_are_compared_with(objective, trial) -> None:
+    history = History(objective)
+    first, second = object(), object()
+    history.take(trial(1), second)
+    assert history.baseline is None
+    history.take(trial(0, "baseline"), first)
+    history.take(trial(2, "baseline"), second)
+    assert history.baseline is first
+    assert [record.number for record in history.records] == [1, 0, 2]
+    assert [record.number for record in history.baselines] == [0, 2]
+
+
+def test_what_is_learned_later_replaces_its_trial_alone(history: History, trial) -> None:
+    before = list(history.records)
+    history.replace(before[1].model_copy(update={"cycle": {"draft": 0.1}}))
+    assert history.records[1].cycle == {"draft": 0.1}
+    assert history.records[:1] + history.records[2:] == before[:1] + before[2:]
+    history.replace(trial(99))
+    assert len(history.records) == len(before)
+
+
+def test_the_best_are_ranked_by_their_ratio(objective, trial) -> None:
+    ratios = {1: 1.2, 2: 1.5, 3: None, 4: 1.4, 5: 0.9}
+    history = History(objective, [trial(n, vs_baseline=ratio) for n, ratio in ratios.items()])
+    assert [record.number for record in history.ranked()] == [2, 4, 1, 5]
+    assert History(objective).best() is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        (({"a": 1}, {}), ({"a": 1}, {}), set()),
+        (({"a": 1}, {}), ({"a": 2, "b": 3}, {}), {"a", "b"}),
+        (({}, {"X": "1"}), ({}, {"X": "2"}), {"env:X"}),
+        (({}, {"X": None}), ({}, {}), {"env:X"}),  # taken away is not the same as not touched
+    ],
+)
+def test_in_what_two_requests_differ(trial, one, other, differ) -> None:
+    record = trial(1, requested_args=ArgsRecord(flags=other[0], env=other[1]))
+    assert differing(ServerArgs(*one), record) == differ

@@ -67,3 +67,31 @@ def test_one_load_point_needs_no_at() -> None:
 def test_a_reference_pools_launches_by_geometric_mean() -> None:
     assert pooled_reference([[100.0, 50.0], [400.0, 50.0, 7.0]]) == pytest.approx((200.0, 50.0))
     assert pooled_reference([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("series", "pooled"),
+    [
+        ([[0.5, 0.0], [2.0, 8.0]], (1.0, 8.0)),  # a block without a value is the others' alone
+        ([[math.nan, 3.0], [5.0, 3.0]], (5.0, 3.0)),
+        ([[1.0, 2.0], []], ()),
+        ([[-1.0], [4.0]], (4.0,)),
+    ],
+)
+def test_blocks_that_one_launch_lacks(
+    series: list[list[float]], pooled: tuple[float, ...]
+) -> None:
+    assert pooled_reference(series) == pytest.approx(pooled)
+
+
+def test_a_block_that_no_launch_has_is_unknown() -> None:
+    first, second = pooled_reference([[0.0, 3.0], [0.0, 12.0]])
+    assert math.isnan(first)
+    assert second == pytest.approx(6.0)
+
+
+@given(st.lists(speeds, min_size=1, max_size=4))
+def test_a_pooled_reference_lies_between_its_launches(series: list[list[float]]) -> None:
+    for index, value in enumerate(pooled_reference(series)):
+        column = [launch[index] for launch in series]
+        assert min(column) * (1 - 1e-9) <= value <= max(column) * (1 + 1e-9)

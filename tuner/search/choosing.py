@@ -116,7 +116,8 @@ def difference_of(
     other: FinalistRecord,
     launches: Sequence[ConfirmationLaunch],
 ) -> tuple[float, float]:
-    """Mean log ratio of two finalists paired by round, and half its 95 % interval."""
+    """Mean log ratio of two finalists paired by round, and half its 95 % interval; infinitely
+    far apart where fewer than two rounds have both, so that nobody wins by having failed."""
     first = {each.round: each for each in launches if each.digest == one.digest and each.trial}
     gains = [
         robust_center(objective.log_gains(first[launch.round].per_block, launch.per_block))
@@ -125,6 +126,6 @@ def difference_of(
     ]
     known = [gain for gain in gains if math.isfinite(gain)]
     if len(known) < 2:
-        return 0.0, 0.0
+        return math.inf, 0.0
     mean, low, high = mean_interval(known, LEVEL)
     return mean, (high - low) / 2.0
