@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -110,3 +112,62 @@ def test_the_document(study: StoredStudy) -> None:
 def test_trials_without_common_blocks_are_refused(study: StoredStudy) -> None:
     with pytest.raises(UsageError, match="must share at least two measured blocks, got 0"):
         compare_trials(study, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.001, 1.2, "better"),
+        (1.0, 1.2, "no difference found"),
+        (0.9, 1.1, "no difference found"),
+        (0.9, 1.0, "no difference found"),
+        (0.8, 0.999, "worse"),
+    ],
+)
+def test_only_an_interval_that_excludes_one_decides(
+    study: StoredStudy, low: float, high: float, verdict: str
+) -> None:
+    found = Comparison(study.trial(5), study.trial(0), 1.0, low, high, "blocks", 3)
+    assert found.verdict == verdict
+
+
+def test_the_interval_over_blocks_is_students(study: StoredStudy) -> None:
+    """An independent calculation of the paired t interval of three log ratios."""
+    a, b = (study.trial(n).load_points[0].per_block["output_tokens_per_s"] for n in (5, 0))
+    logs = [math.log(x / y) for x, y in zip(a, b, strict=True)]
+    mean = statistics.fmean(logs)
+    half = 4.302652729911275 * statistics.stdev(logs) / math.sqrt(3)  # t, 2 degrees of freedom
+    found = compare_trials(study, 5, 0)
+    assert math.log(found.ratio) == pytest.approx(mean)
+    assert math.log(found.low) == pytest.approx(mean - half)
+    assert math.log(found.high) == pytest.approx(mean + half)
+
+
+@pytest.mark.parametrize(("blocks", "is_enough"), [(1, False), (2, True)])
+def test_two_common_blocks_are_the_least(study: StoredStudy, blocks: int, is_enough: bool) -> None:
+    point = study.trial(5).load_points[0]
+    cut = {name: values[:blocks] for name, values in point.per_block.items()}
+    short = point.model_copy(update={"per_block": cut})
+    study.trials[5] = study.trials[5].model_copy(update={"load_points": [short]})
+    if is_enough:
+        assert compare_trials(study, 5, 0).pairs == 2
+        return
+    with pytest.raises(UsageError, match="at least two measured blocks, got 1"):
+        compare_trials(study, 5, 0)
+
+
+def test_one_round_is_no_confirmation_and_two_are(study: StoredStudy) -> None:
+    study.confirmations.extend([launch(1, 0, [100.0, 110.0]), launch(1, 5, [130.0, 140.0])])
+    assert compare_trials(study, 5, 0).basis == "blocks"
+    study.confirmations.extend([launch(2, 0, [100.0, 111.0]), launch(2, 5, [131.0, 140.0])])
+    found = compare_trials(study, 5, 0)
+    assert (found.basis, found.pairs) == ("launches", 2)
+
+
+def test_a_trial_without_a_value_is_described_by_its_parameters(study: StoredStudy) -> None:
+    unknown = study.trial(5).model_copy(update={"value": None})
+    found = Comparison(unknown, study.trial(0), 1.0, 0.9, 1.1, "blocks", 3)
+    assert comparison_lines(study, found)[1:3] == [
+        "  trial 5: steps=4 topk=1",
+        "  trial 0: speculation off, 1,912 ± 14",
+    ]

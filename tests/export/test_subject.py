@@ -124,3 +124,61 @@ def test_what_was_not_measured_is_never_exported(state: str) -> None:
 def test_an_unknown_trial_is_named() -> None:
     error = refused([trial()], recommended(), WHERE, number=99, allow=ALL)
     assert error.message == "study s: must have a trial 99, got 1 trials."
+
+
+def test_the_server_that_was_confirmed_is_exported_not_the_one_that_was_searched() -> None:
+    """A variable without effect was left out before the confirmation, and is told."""
+    searched = ArgsRecord(flags={"model": "m", "steps": 5}, env={"NCCL_ALGO": "Ring", "A": None})
+    confirmed = ArgsRecord(flags={"model": "m", "steps": 5}, env={"A": None})
+    trials = [BASELINE, trial(requested_args=searched)]
+    subject = choose(trials, recommended(server_args=confirmed), WHERE)
+    assert dict(subject.args.env) == {"A": None}
+    assert subject.left_out == {"NCCL_ALGO": "Ring"}
+    assert subject.title == "trial 5"
+    by_hand = choose(
+        [trial(7, requested_args=searched)], recommended(), WHERE, number=7, allow=ALL
+    )
+    assert dict(by_hand.args.env) == {"NCCL_ALGO": "Ring", "A": None}
+    assert by_hand.left_out == {}
+
+
+def test_the_baseline_is_called_so_when_it_is_the_answer() -> None:
+    kept = recommended(verdict="keep_baseline", trial=None, server_args=ArgsRecord())
+    assert choose([BASELINE, trial()], kept, WHERE).title == "the baseline"
+    beside = choose([BASELINE, trial()], recommended(), WHERE, number=0, allow=ALL)
+    assert (beside.title, beside.flags) == ("the baseline", ("unconfirmed",))
+
+
+@pytest.mark.parametrize("number", [None, 0, 5])
+def test_nothing_that_breaks_the_constraints_goes_out_unmarked(number: int | None) -> None:
+    """Not even the baseline, although it is what the study ends with."""
+    broken = recommended(
+        verdict="keep_baseline", trial=0, constraints_met=False,
+        finalists=[finalist(constraints_met=False)],
+    )  # fmt: skip
+    error = refused([BASELINE, trial()], broken, WHERE, number=number)
+    assert "--unconfirmed" in error.hint
+    if number is not None:
+        subject = choose([BASELINE, trial()], broken, WHERE, number=number, allow=ALL)
+        assert subject.flags == ("unconfirmed",)
+        assert subject.recommendation is None
+
+
+def test_a_finalist_is_known_by_its_server_under_another_number() -> None:
+    """A reused trial has the digest of the trial that was confirmed."""
+    twin = trial(9, state="reused", digest=trial(5).digest)
+    assert choose([trial(), twin], recommended(), WHERE, number=9).finalist == finalist(5)
+    nameless = trial(9, digest="")
+    found = recommended(finalists=[finalist(5, digest="")])
+    assert choose([nameless], found, WHERE, number=9, allow=ALL).finalist is None
+
+
+def test_several_doubts_are_refused_one_after_the_other_and_all_kept() -> None:
+    trials = [trial(is_synthetic=True, is_simulated=True)]
+    allow: frozenset[str] = frozenset()
+    for name in ("unconfirmed", "synthetic", "simulated"):
+        assert name in refused(trials, None, WHERE, number=5, allow=allow).hint
+        allow |= {name}
+    assert choose(trials, None, WHERE, number=5, allow=ALL).flags == (
+        "unconfirmed", "synthetic", "simulated",
+    )  # fmt: skip

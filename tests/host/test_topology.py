@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+
 from tuner.host.topology import (
     Topology,
     acs_control,
     parse_topology,
     peer_hints,
+    read_topology,
     redirecting_bridges,
 )
 
@@ -101,3 +104,69 @@ def test_a_configuration_that_may_not_be_read_or_loops() -> None:
     looping = bytearray(4096)
     struct.pack_into("<I", looping, 0x100, 0x0001 | 1 << 16 | 0x100 << 20)
     assert acs_control(bytes(looping)) == 0
+
+
+@pytest.mark.parametrize(
+    ("links", "summary"),
+    [
+        (
+            {(0, 1): "NV18", (0, 2): "PIX", (1, 2): "PHB"},
+            "NVLink between some, farthest pair a PCIe",
+        ),
+        ({(0, 1): "PIX", (0, 2): "PXB", (1, 2): "PIX"}, "PCIe only, farthest pair several PCIe"),
+        (
+            {(0, 1): "NODE", (0, 2): "PHB", (1, 2): "PIX"},
+            "PCIe only, farthest pair host bridges of",
+        ),
+        ({(0, 1): "NEW", (0, 2): "NEW", (1, 2): "NEW"}, "PCIe only, farthest pair NEW"),
+        ({}, "3 GPUs"),
+    ],
+)
+def test_the_summary_names_the_farthest_pair(
+    links: dict[tuple[int, int], str], summary: str
+) -> None:
+    assert summary in Topology(3, links).summary
+
+
+def test_two_gpus_are_a_pair_and_one_is_none(tmp_path: Path) -> None:
+    bridge(tmp_path, "0000:00:01.0", 0x1D)
+    assert len(peer_hints(Topology(2, {(0, 1): "SYS"}), tmp_path)) == 1
+    assert peer_hints(Topology(1), tmp_path) == []
+
+
+@pytest.mark.parametrize("control", [0x0, 0x1, 0x4, 0x8, 0x1D, 0xFFFF])
+@pytest.mark.parametrize("place", [0x100, 0x148, 0xFF8])
+def test_the_control_register_is_found_wherever_the_capability_lies(
+    control: int, place: int
+) -> None:
+    config = bytearray(4096)
+    if place != 0x100:
+        struct.pack_into("<I", config, 0x100, 0x0001 | 1 << 16 | place << 20)
+    struct.pack_into("<I", config, place, 0x000D | 1 << 16)
+    struct.pack_into("<HH", config, place + 4, 0x5F, control)
+    assert acs_control(bytes(config)) == control
+    assert acs_control(bytes(config[: place + 7])) == 0, "cut off before the register ends"
+
+
+@pytest.mark.parametrize(("code", "gpus"), [(0, 3), (9, 0)])
+def test_the_matrices_are_asked_of_the_drivers_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, gpus: int
+) -> None:
+    (tmp_path / "matrix").write_text(PCIE)
+    (tmp_path / "peers").write_text(PEERS)
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\nread_from=matrix; [ "$2" = -p2p ] && read_from=peers\n'
+        f'while IFS= read -r line; do printf "%s\\n" "$line"; done < {tmp_path}/$read_from\n'
+        f"exit {code}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = read_topology()
+    assert found.gpus == gpus
+    assert len(found.peer_access) == (3 if gpus else 0)
+
+
+def test_no_program_means_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert read_topology() == Topology(0)

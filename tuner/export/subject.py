@@ -122,7 +122,11 @@ def choose(
     wanted = _wanted(recommendation, provenance.study) if number is None else number
     trial = _measured(trials, wanted, provenance.study)
     finalist = _finalist(recommendation, trial)
-    confirmed = recommendation is not None and wanted == _recommended(recommendation)
+    confirmed = (
+        recommendation is not None
+        and recommendation.constraints_met
+        and wanted == _recommended(recommendation)
+    )
     needed = needed_allowances(trial, finalist, recommendation, is_recommended=confirmed)
     _refuse(f"study {provenance.study}, trial {wanted}", needed, allow, _REASONS)
     return Subject(
