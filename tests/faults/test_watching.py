@@ -104,20 +104,6 @@ def test_peak_memory_is_kept(fake_server: Start) -> None:
     assert watchdog.peak_rss_bytes > 5 << 20
 
 
-def test_a_quiet_log_is_timed(fake_server: Start, send: Send, until: Until) -> None:
-    server = fake_server({"log_requests": True})
-    clock = Clock()
-    watchdog = Watchdog(server, clock)
-
-    def quiet_after_another_second() -> float:
-        seconds_pass(watchdog, clock, 1)
-        return watchdog.log_quiet_s()
-
-    until(lambda: quiet_after_another_second() >= 4.0)
-    assert [f.result() for f in send(server, 1)] == [200]
-    until(lambda: quiet_after_another_second() == 0.0)
-
-
 def test_a_log_flood_neither_blocks_nor_fills_the_disk(fake_server: Start, send: Send) -> None:
     server = fake_server({"log_flood_bytes": 5_000_000})
     assert [f.result() for f in send(server, 4)] == [200] * 4

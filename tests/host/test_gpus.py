@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +52,15 @@ def test_a_summary_per_gpu() -> None:
     assert second.sm_clock_mhz_mean == 1980
     assert first.power_w_mean == 400
     assert sampler.warnings() == []
+
+
+def test_a_window_holds_its_samples_and_the_one_before() -> None:
+    sampler = sample(Script([reading(clock=1000)], [reading(clock=2000)]))
+    now = time.perf_counter()
+    assert sampler.summaries(now + 1, now + 2) == []
+    assert sampler.summaries(-math.inf, now - 60) == []
+    (found,) = sampler.summaries(now - 60, now)
+    assert (found.sm_clock_mhz_min, found.samples >= 2) == (1000, True)
 
 
 def test_throttling_is_named_with_its_share() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ from tuner.args import ServerArgs
 from tuner.config.study import ConfirmConfig, FidelityConfig
 from tuner.errors import FailureKind, HostError, Interrupted, TrialFailure
 from tuner.measure.records import Block
-from tuner.search.confirm import Campaign, confirm, order_of, planned_rounds, select_finalists
+from tuner.search.confirm import (
+    Campaign,
+    confirm,
+    order_of,
+    planned_rounds,
+    select_finalists,
+    without_drift,
+)
 from tuner.search.history import History
 from tuner.store.record import ConfirmationLaunch
 
@@ -176,3 +184,17 @@ def test_rounds_are_planned_from_the_noise_before_any_is_run(objective, trial) -
     assert planned_rounds(ConfirmConfig(rounds=3), History(objective, loud), close) == 6
     assert planned_rounds(config, History(objective, quiet[:1]), close) == 4
     assert planned_rounds(config, History(objective, loud), []) == 4
+
+
+def test_a_known_drift_leaves_nothing_but_the_gain(launch) -> None:
+    """A B B A at -2 % per launch: each round is off by one launch, either way."""
+    order = [(0, 0, 1.0), (0, 1, 1.1), (1, 1, 1.1), (1, 0, 1.0)]
+    drifting = [
+        launch(round_, trial, 100 * gain * math.exp(-0.02 * at), order=at)
+        for at, (round_, trial, gain) in enumerate(order)
+    ]
+    steady = without_drift(list(reversed(drifting)), -0.02)
+    assert [each.order for each in steady] == [0, 1, 2, 3]
+    levels = [each.per_block[0] for each in steady]
+    assert levels == pytest.approx([levels[0], 1.1 * levels[0], 1.1 * levels[0], levels[0]])
+    assert without_drift(drifting, 0.0)[2].per_block == drifting[2].per_block

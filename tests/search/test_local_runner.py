@@ -15,6 +15,7 @@ from tuner.engines.base import EngineFacts, Failure
 from tuner.engines.fake import FakeEngine
 from tuner.errors import FailureKind, TrialFailure
 from tuner.events import ignore
+from tuner.host.gpus import GpuReading
 from tuner.measure.prompts import build_workload
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, never
 from tuner.search.local_runner import LocalRunner
@@ -68,3 +69,30 @@ def test_a_crashed_server_is_reported_and_ended_at_its_last_words(
     assert caught.value.kind is FailureKind.DIED
     assert time.monotonic() - began < 25  # neither 600 s of dying nor 30 s of grace
     assert run.spent["stop"] < 10
+
+
+class HotGpu:
+    """One GPU that is held back by heat, with a process of the study's and one of nobody's."""
+
+    def read(self) -> list[GpuReading]:
+        return [
+            GpuReading(0, 1200, 88, 350.0, 0, ("thermal slowdown (hardware)",), {10: 1, 77: 1})
+        ]
+
+
+def test_gpus_are_sampled_while_blocks_are_measured_and_kept_with_each(tmp_path: Path) -> None:
+    engine = FakeEngine(FakeConfig(kind="fake", behaviour={"step_ms": 1}))
+    bench, run = bench_of(engine), ServerRun()
+    plan = LaunchPlan(
+        0, ServerArgs({"model": "fake"}), bench.workload.blocks, bench.loads, tmp_path, "hot"
+    )
+    LocalRunner(gpus=HotGpu(), neighbours=lambda: {10}).run(bench, plan, run, never)
+    assert "GPU 0 was held back by its thermal slowdown (hardware) in 100% of the samples" in (
+        run.warnings
+    )
+    assert "GPU 0 was used by other processes: 77" in run.warnings
+    for block in run.blocks:
+        (gpu,) = block.gpus
+        assert (gpu["index"], gpu["sm_clock_mhz_mean"], gpu["temperature_c_max"]) == (0, 1200, 88)
+        assert gpu["throttled"] == {"thermal slowdown (hardware)": 1.0}
+        assert (gpu["power_w_mean"], gpu["foreign_pids"]) == (350.0, (77,))

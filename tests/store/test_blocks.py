@@ -47,6 +47,15 @@ blocks = st.builds(
     records=st.lists(requests, max_size=3).map(tuple),
     client_cpu_s=seconds,
     notes=st.lists(texts, max_size=2).map(tuple),
+    client_lag_s=seconds,
+    peak_in_flight=st.integers(0, 256),
+    is_client_bound=st.booleans(),
+    gpus=st.lists(
+        st.fixed_dictionaries(
+            {"index": st.integers(0, 7), "throttled": st.just({"power cap": 0.5})}
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tuner.host.gpu_sampler import GpuSampler, GpuSummary, sampler
 from tuner.host.load import ForeignLoad, LoadWatch
@@ -27,6 +28,12 @@ class Conditions:
     def gpus(self) -> list[GpuSummary]:
         """One summary per GPU; [] without NVML."""
         return self.gpu_sampler.summaries() if self.gpu_sampler is not None else []
+
+    def gpus_between(self, begin_s: float, end_s: float) -> tuple[dict[str, Any], ...]:
+        """One summary per GPU as plain values, over a part of the window; () without NVML."""
+        if self.gpu_sampler is None:
+            return ()
+        return tuple(asdict(gpu) for gpu in self.gpu_sampler.summaries(begin_s, end_s))
 
     def warnings(self) -> list[str]:
         """What makes the measurement doubtful, in words."""

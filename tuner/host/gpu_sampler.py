@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
@@ -42,7 +44,7 @@ class GpuSampler:
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-sampler", daemon=True)
-        self._readings: list[GpuReading] = []
+        self._readings: list[tuple[float, GpuReading]] = []
         self._own: set[int] = set()
 
     def __enter__(self) -> GpuSampler:
@@ -61,14 +63,20 @@ class GpuSampler:
     def _run(self) -> None:
         while True:
             self._own |= set(self._own_pids())
-            self._readings += self._source.read()
+            taken_s = time.perf_counter()
+            self._readings += [(taken_s, reading) for reading in self._source.read()]
             if self._stop.wait(self._interval_s):
                 return
 
-    def summaries(self) -> list[GpuSummary]:
-        """One summary per GPU, of all samples so far."""
-        indices = sorted({reading.index for reading in self._readings})
-        return [self._summary([r for r in self._readings if r.index == i]) for i in indices]
+    def summaries(self, begin_s: float = -math.inf, end_s: float = math.inf) -> list[GpuSummary]:
+        """One summary per GPU, of all samples so far or of a window (`time.perf_counter`).
+
+        The sample before a window counts too: a short one may hold none.
+        """
+        first = begin_s - self._interval_s
+        readings = [r for taken_s, r in list(self._readings) if first <= taken_s <= end_s]
+        indices = sorted({reading.index for reading in readings})
+        return [self._summary([r for r in readings if r.index == i]) for i in indices]
 
     def warnings(self) -> list[str]:
         """What makes a measurement doubtful: throttling, other processes, unequal clocks."""
@@ -109,7 +117,9 @@ class GpuSampler:
         )
 
 
-def sampler(own_pids: Callable[[], Collection[int]] = frozenset) -> GpuSampler | None:
-    """A sampler of this machine's GPUs; None where there is no NVML."""
-    source = open_nvml()
-    return GpuSampler(source, own_pids) if source is not None else None
+def sampler(
+    own_pids: Callable[[], Collection[int]] = frozenset, source: GpuSource | None = None
+) -> GpuSampler | None:
+    """A sampler of these GPUs, or of all of this machine; None where there is no NVML."""
+    found = source or open_nvml()
+    return GpuSampler(found, own_pids) if found is not None else None

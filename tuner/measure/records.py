@@ -94,6 +94,8 @@ class Block:
         client_lag_s: how late the client was on average, in seconds (sends and wake-ups).
         peak_in_flight: most requests that were open at once.
         is_client_bound: the client, not the server, limited this block: it does not count.
+        gpus: per GPU what was sampled meanwhile: clocks, temperature, power, the share of samples
+            by throttle reason, processes of others; () without NVML.
     """
 
     index: int
@@ -106,6 +108,7 @@ class Block:
     client_lag_s: float = 0.0
     peak_in_flight: int = 0
     is_client_bound: bool = False
+    gpus: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def wall_s(self) -> float:

@@ -76,8 +76,9 @@ class LaunchKeeper(Protocol):
 class Campaign:
     """One confirmation: the servers by trial (0 is the baseline), and its launches so far.
 
-    `noise` is what the search learned of launches of one server, `expected` what its model says
-    of each finalist (by digest; empty: there is no model). `sweep`: load points that every
+    `noise` is what the search learned of launches of one server, `slope` the drift per launch in
+    log units that it found (0: none), `expected` what its model says of each finalist (by digest;
+    empty: there is no model). `sweep`: load points that every
     launch goes through in this order; empty: the objective's alone.
     """
 
@@ -86,6 +87,7 @@ class Campaign:
     rounds: int
     servers: Mapping[int, ServerArgs]
     noise: LaunchNoise = UNKNOWN_NOISE
+    slope: float = 0.0
     launches: list[ConfirmationLaunch] = field(default_factory=list)
     sweep: tuple[LoadPoint, ...] = ()
     expected: Mapping[str, Expected] = field(default_factory=dict)
@@ -145,8 +147,9 @@ def plan_campaign(
     servers = {0: candidates.baseline}
     servers |= {each.number: candidates.args_of(each.params) for each in finalists}
     rounds = planned_rounds(config, history, finalists, opinion.noise)
-    noise = history.launch_noise()
-    return Campaign(bench, keeper, rounds, servers, noise, expected=opinion.expected)
+    found = history.sentinels()
+    slope = found.drift.slope if found.is_drifting else 0.0
+    return Campaign(bench, keeper, rounds, servers, found.noise, slope, expected=opinion.expected)
 
 
 def planned_rounds(
@@ -200,11 +203,32 @@ def confirm(
     for round_ in range(rounds):
         run_round(campaign, round_, rounds)
     judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}
-    result = decide(
-        bench.objective, finalists, campaign.launches, judged, campaign.noise, campaign.expected
-    )
+    steady = without_drift(campaign.launches, campaign.slope)
+    result = decide(bench.objective, finalists, steady, judged, campaign.noise, campaign.expected)
     chosen = judged.get(result.winner.digest, "") if result.winner else "not checked"
     return recommendation(campaign, result, chosen)
+
+
+def without_drift(
+    launches: Sequence[ConfirmationLaunch], slope: float
+) -> list[ConfirmationLaunch]:
+    """Launches as they would have been in the middle of the confirmation.
+
+    The slope is the search's, from other launches: it may be wrong by now without harm, for what
+    is left or added cancels between rounds as the drift itself does, and widens the interval.
+    """
+    ordered = sorted(launches, key=lambda launch: launch.order)
+    middle = (len(ordered) - 1) / 2
+    return [
+        launch.model_copy(
+            update={
+                "per_block": [
+                    value * math.exp(slope * (middle - at)) for value in launch.per_block
+                ]
+            }
+        )
+        for at, launch in enumerate(ordered)
+    ]
 
 
 def order_of(round_: int, trials: Sequence[int]) -> list[int]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.args import digest_of
 from tuner.errors import FailureKind, TrialFailure
 from tuner.events import StageChanged
 from tuner.host.conditions import watch_conditions
+from tuner.host.gpu_sampler import GpuSampler, sampler
 from tuner.host.gpus import GpuSource, await_memory_released, open_nvml
 from tuner.measure.client import LoadClient
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly
@@ -63,11 +64,18 @@ class LocalRunner:
             with (
                 _decoded_death(bench, plan, server),
                 _client(bench, plan, server) as client,
-                watch_conditions(lambda: self._own_pids(server)) as watch,
+                watch_conditions(lambda: self._own_pids(server), self._sampler) as watch,
             ):
                 _read_back(bench, plan, server, client, run)
                 measure_loads(bench, plan, client, run, stop_early)
             run.warnings += watch.warnings()
+            run.blocks[:] = [
+                replace(block, gpus=watch.gpus_between(block.start_s, block.end_s))
+                for block in run.blocks
+            ]
+
+    def _sampler(self, own_pids: Callable[[], Collection[int]]) -> GpuSampler | None:
+        return sampler(own_pids, self.gpus)
 
     def _own_pids(self, server: ServerProcess) -> set[int]:
         return {stat.id.pid for stat in server.members()} | set(self.neighbours())

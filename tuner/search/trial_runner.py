@@ -14,7 +14,7 @@ from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
 from tuner.measure.records import Block, LoadPoint, Measurement
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at, raw_blocks
-from tuner.search.confounders import confounders
+from tuner.search.confounders import confounders, gpu_confounders
 from tuner.search.history import History
 from tuner.search.launching import run_launch
 from tuner.search.local_runner import effective_digest
@@ -139,7 +139,9 @@ def unlike_baseline(bench: Bench, attempt: Attempt, history: History) -> list[st
     said = {drift.name for drift in attempt.run.drifts}
     baseline = history.baselines[-1].effective_args
     found = confounders(bench.engine.confounders, baseline, attempt.run.effective)
-    return [drift.message for drift in found if drift.name not in said]
+    reference = history.baseline.blocks if history.baseline else ()
+    on_gpus = gpu_confounders(reference, attempt.run.blocks)
+    return [*(drift.message for drift in found if drift.name not in said), *on_gpus]
 
 
 def check_drafting(bench: Bench, args: ServerArgs, measurement: Measurement) -> None:

@@ -42,7 +42,6 @@ class Watchdog:
         self._cpu_s = 0.0
         self._sampled = self._idle_since = self._running_since = clock()
         self._log_stamp: tuple[int, int] | None = None
-        self._log_grew = self._sampled
         self.peak_rss_bytes = 0
         self._sample(self._sampled)
 
@@ -64,13 +63,6 @@ class Watchdog:
             return f"worker process {self._lost.id.pid} ({self._lost.name}) of the server is gone"
         return None
 
-    def log_quiet_s(self) -> float:
-        """Seconds since the server last logged anything, by what was sampled.
-
-        A server that computes nothing but goes on logging is compiling or failing, not hanging.
-        """
-        return self._sampled - self._log_grew
-
     def _sample(self, now: float) -> None:
         main = procfs.read_stat(self._process.pid)
         workers = [procfs.read_stat(stat.id.pid) for stat in self._workers]
@@ -86,7 +78,7 @@ class Watchdog:
         self.peak_rss_bytes = max(self.peak_rss_bytes, sum(stat.rss_bytes for stat in stats))
         stamp = self._read_log_stamp()
         if stamp != self._log_stamp:
-            self._log_stamp, self._log_grew = stamp, now
+            self._log_stamp = stamp
             self._is_doomed = self._is_doomed or said_last_words(self._process, self._last_words)
         self._cpu_s, self._sampled = cpu_s, now
 

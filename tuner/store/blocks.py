@@ -19,6 +19,10 @@ def block_to_json(block: Block) -> dict[str, Any]:
         "start_s": block.start_s,
         "end_s": block.end_s,
         "client_cpu_s": block.client_cpu_s,
+        "client_lag_s": block.client_lag_s,
+        "peak_in_flight": block.peak_in_flight,
+        "is_client_bound": block.is_client_bound,
+        "gpus": [dict(gpu) for gpu in block.gpus],
         "notes": list(block.notes),
         "records": [asdict(record) for record in block.records],
     }
@@ -33,6 +37,10 @@ def block_from_json(data: Mapping[str, Any]) -> Block:
         end_s=data["end_s"],
         records=tuple(request_from_json(item) for item in data["records"]),
         client_cpu_s=data.get("client_cpu_s", 0.0),
+        client_lag_s=data.get("client_lag_s", 0.0),
+        peak_in_flight=data.get("peak_in_flight", 0),
+        is_client_bound=data.get("is_client_bound", False),
+        gpus=tuple(data.get("gpus", ())),
         notes=tuple(data.get("notes", ())),
     )
 
