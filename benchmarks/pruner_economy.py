@@ -1,6 +1,6 @@
 """What the paired pruner saves on landscapes, and how often it stops a good server. One command:
 
-    python benchmarks/pruner_economy.py [LANDSCAPE …] [--seeds 50]
+    python -m benchmarks.pruner_economy [LANDSCAPE …] [--seeds 50]
 
 Every server's launch is held against a launch of the best one, block by block, as in a search
 that found the best first: the hardest case for servers that are nearly as good.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.measure.noise import launch_noise
+from tuner.measure.noise import launch_noise, pair_margin
 from tuner.search.pruning import Judged, PairedPruner, Reference
 from tuner.search.replay_table import METRIC, ReplayTable, tables_of
 
@@ -25,22 +25,24 @@ HERE = Path(__file__).parent / "landscapes"
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Shares over launches: measuring seconds saved, good servers (within 1 %) stopped."""
+    """Per launch: share of measuring saved, GPU-seconds saved, good servers (within 1 %) stopped
+    as a share of `good` of them."""
 
     saved: float
     false: float
     good: int
+    seconds: float = 0.0
 
 
 def prune(table: ReplayTable, seeds: int) -> Pruned:
     """The paired pruner against a launch of the best server, margin from two baselines."""
-    total = saved = good = false = 0.0
+    total = saved = good = false = seconds = 0.0
     best = max(table.truth, key=lambda d: table.truth[d] if math.isfinite(table.truth[d]) else 0)
     for seed in range(seeds):
         draw = random.Random(seed)
         base = [draw.choice(table.launches[table.baseline]) for _ in range(2)]
         series = [table.series(record) for record in base]
-        margin = launch_noise(series).margin(0.01)
+        margin = pair_margin(launch_noise(series))
         reference = Reference(1, tuple(table.series(draw.choice(table.launches[best]))))
         pruner = PairedPruner(Judged(METRIC, table.load.label, True, len(reference.values)))
         for digest, ratio in table.truth.items():
@@ -49,10 +51,13 @@ def prune(table: ReplayTable, seeds: int) -> Pruned:
                 continue
             values = table.series(record)
             stop = _stopped_at(pruner, values, reference, margin)
-            total, saved = total + 1.0, saved + (1.0 - stop / len(values))
+            share = 1.0 - stop / len(values)
+            total, saved = total + 1.0, saved + share
+            seconds += share * record.seconds.measure
             is_good = ratio >= 0.99 * table.truth[best]
             good, false = good + is_good, false + (is_good and stop < len(values))
-    return Pruned(saved / max(total, 1.0), false / max(good, 1.0), int(good))
+    count = max(total, 1.0)
+    return Pruned(saved / count, false / max(good, 1.0), int(good), seconds / count)
 
 
 def _stopped_at(
@@ -72,11 +77,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     paths = options.landscapes or sorted([*HERE.glob("*.csv"), *HERE.glob("*.json")])
     sys.stdout.write(
-        "| landscape | measuring saved | good launches | stopped |\n|---|---|---|---|\n"
+        "| landscape | measuring saved | seconds per launch | good launches | stopped |\n"
+        "|---|---|---|---|---|\n"
     )
     for table in tables_of(paths):
         found = prune(table, options.seeds)
-        cells = [table.landscape.name, f"{found.saved:.0%}", str(found.good), f"{found.false:.1%}"]
+        cells = [
+            table.landscape.name,
+            f"{found.saved:.0%}",
+            f"{found.seconds:.2g}",
+            str(found.good),
+            f"{found.false:.1%}",
+        ]
         sys.stdout.write("| " + " | ".join(cells) + " |\n")
     return 0
 

@@ -9,9 +9,12 @@ import pytest
 
 from tuner.measure.noise import (
     Drift,
+    LaunchNoise,
     drift,
     launch_levels,
     launch_noise,
+    pair_margin,
+    pooled_noise,
     rounds_needed,
     smallest_detectable_gain,
     spread,
@@ -104,3 +107,28 @@ def test_more_noise_needs_more_rounds() -> None:
 def test_without_rounds_or_noise() -> None:
     assert smallest_detectable_gain(0.02, 1) == math.inf
     assert smallest_detectable_gain(math.nan, 4) == math.inf
+
+
+def test_two_equal_launches_are_hardly_ever_a_margin_apart() -> None:
+    draw = np.random.default_rng(4)
+    for sd in (0.005, 0.025, 0.05):
+        apart = 0
+        for _ in range(2000):
+            seen = LaunchNoise(float(np.std(draw.normal(0, sd, 3), ddof=1)), 2)
+            one, other = draw.normal(0, sd, 2)
+            apart += bool(one - other < -pair_margin(seen))
+        assert apart / 2000 < (0.01 if sd < 0.03 else 0.03)
+
+
+def test_a_margin_shrinks_with_what_repeats_show_and_never_below_the_least() -> None:
+    unknown, quiet = pair_margin(LaunchNoise(math.nan, 0)), pair_margin(LaunchNoise(0.005, 20))
+    assert quiet < 0.06 < unknown < 0.2
+    assert pair_margin(LaunchNoise(0.1, 3)) > 0.2
+    assert pair_margin(LaunchNoise(1e-5, 100000), 0.01) == 0.01
+
+
+def test_noises_are_pooled_by_what_they_rest_on() -> None:
+    both = pooled_noise(LaunchNoise(0.03, 1), LaunchNoise(0.01, 3), LaunchNoise(math.nan, 0))
+    assert both.df == 4
+    assert both.sd == pytest.approx(math.sqrt((0.0009 + 3 * 0.0001) / 4))
+    assert pooled_noise(LaunchNoise(math.nan, 0)).df == 0

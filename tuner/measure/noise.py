@@ -17,6 +17,9 @@ from tuner.measure.statistics import family_level, log_ratios, robust_center
 
 _MOST_ROUNDS = 64
 
+USUAL_SD, USUAL_DF = 0.025, 6
+"""Launch noise (log units) of hosts in general, and how many repeats that knowledge is worth."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchNoise:
@@ -36,6 +39,18 @@ class LaunchNoise:
     def margin(self, least: float = 0.01) -> float:
         """Log units by which one launch may be off against another: two standard deviations."""
         return max(least, 2 * self.sd) if self.df else max(least, 0.02)
+
+
+def pair_margin(noise: LaunchNoise, least: float = 0.01, risk: float = 0.005) -> float:
+    """Log units by which one launch of a server may fall behind one of an equal server.
+
+    Both vary, and few repeats of the baseline know the noise badly: what is usual counts as
+    `USUAL_DF` degrees of freedom beside them, and Student's quantile pays for the rest.
+    """
+    df = USUAL_DF + noise.df
+    known = noise.df * noise.sd**2 if noise.df else 0.0
+    sd = math.sqrt((USUAL_DF * USUAL_SD**2 + known) / df)
+    return max(least, t_quantile(1 - risk, df) * math.sqrt(2.0) * sd)
 
 
 def pooled_noise(*known: LaunchNoise) -> LaunchNoise:

@@ -152,9 +152,10 @@ class ModelSuggester:
         return LaunchNoise(math.sqrt(squares / freedom), int(freedom))
 
     def ranking(self, records: Sequence[TrialRecord]) -> list[str]:
-        """Digests of measured servers that are believed to beat the baseline, best first."""
+        """Digests of measured servers that are believed to beat the baseline by more than the
+        doubt about it, best first."""
         known = self.beliefs(records)
-        better = [digest for digest, each in known.items() if each.gain > 0.0]
+        better = [digest for digest, each in known.items() if each.gain > each.sd]
         return sorted(better, key=lambda digest: -known[digest].gain)
 
     def random_search(self, records: Sequence[TrialRecord]) -> float:

@@ -21,7 +21,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.config.study import SearchConfig
-from tuner.measure.noise import launch_noise
+from tuner.measure.noise import launch_noise, pair_margin
 from tuner.measure.statistics import log_ratios, paired_bound
 from tuner.search.sampling import require_packages
 from tuner.store.record import PruneDecision, TrialRecord
@@ -109,7 +109,8 @@ class PairedPruner:
     """Stops a trial that is surely worse than its reference by more than launches vary.
 
     The bound holds at every look, so that looking after each block costs nothing; the margin is
-    two standard deviations of launch noise (from the baseline's repeats), at least 1 %.
+    what two launches of one server may differ by (risk 0.5 %, from the baseline's repeats and
+    what hosts usually vary), at least 1 %.
     """
 
     judged: Judged
@@ -125,7 +126,7 @@ class PairedPruner:
     def margin(self, known: Known) -> float:
         """Log units by which one launch may differ from another of the same server."""
         launches = [series for r in known.baselines if (series := self.judged.series(r))]
-        return launch_noise(launches).margin(LEAST_MARGIN)
+        return pair_margin(launch_noise(launches), LEAST_MARGIN)
 
     def judge(
         self, values: Sequence[float], reference: Reference, margin: float
