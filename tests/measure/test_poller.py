@@ -37,7 +37,8 @@ def pair(poller: Poller) -> Iterator[tuple[Connection, socket.socket]]:
         peer, _ = listener.accept()
     with peer:
         connection.send(b"hello")
-        connection.on_event(poller.wait(5.0)[0][1])
+        assert poller.wait(5.0)[0][0] == connection.fd
+        connection.on_event()
         yield connection, peer
     connection.close()
 

@@ -21,6 +21,10 @@ def event(text: str, *, finish: str | None = None, **more: Any) -> bytes:
     return json.dumps({"id": "c1", "model": "m", "choices": [choice], **more}).encode()
 
 
+def fits(template: EventTemplate, payload: bytes, size: bytes = b"a1\r\n") -> str:
+    return template.text(size + b"data: " + payload + b"\n\n\r\n", len(size))
+
+
 def learned(payload: bytes, parse: Any = PARSE) -> EventTemplate:
     template = EventTemplate()
     template.learn(payload, parse(json.loads(payload)), parse)
@@ -28,18 +32,18 @@ def learned(payload: bytes, parse: Any = PARSE) -> EventTemplate:
 
 
 def test_nothing_fits_before_a_lesson() -> None:
-    assert EventTemplate().text(event("one")) == ""
+    assert fits(EventTemplate(), event("one")) == ""
 
 
 @given(st.text(min_size=1))
 def test_any_text_in_the_learned_place(text: str) -> None:
-    assert learned(event("one ")).text(event(text)) == text
+    assert fits(learned(event("one ")), event(text)) == text
 
 
 @given(st.text())
 def test_any_text_written_without_escapes(text: str) -> None:
     payload = event("@").replace(b'"@"', json.dumps(text, ensure_ascii=False).encode())
-    assert learned(event("one ")).text(payload) == text
+    assert fits(learned(event("one ")), payload) == text
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_any_text_written_without_escapes(text: str) -> None:
     ],
 )
 def test_other_events_are_left_to_the_parser(payload: bytes) -> None:
-    assert learned(event("one ")).text(payload) == ""
+    assert fits(learned(event("one ")), payload) == ""
 
 
 @pytest.mark.parametrize(
@@ -80,14 +84,14 @@ def test_other_events_are_left_to_the_parser(payload: bytes) -> None:
     ],
 )
 def test_events_that_teach_nothing(first: bytes) -> None:
-    assert learned(first).text(first) == ""
+    assert fits(learned(first), first) == ""
 
 
 def test_reasoning_and_tool_calls_are_text_too() -> None:
     for shape in ('{"reasoning_content": "@"}', '{"tool_calls": [{"function": {"name": "@"}}]}'):
         first = f'{{"choices": [{{"delta": {shape.replace("@", "one")}}}]}}'.encode()
         later = first.replace(b"one", b"two")
-        assert learned(first).text(later) == "two"
+        assert fits(learned(first), later) == "two"
 
 
 def test_a_route_that_looks_into_its_text_is_always_asked() -> None:
@@ -95,22 +99,22 @@ def test_a_route_that_looks_into_its_text_is_always_asked() -> None:
         text = data["choices"][0]["delta"]["content"]
         return Delta(text.upper())
 
-    assert learned(event("ONE"), parse).text(event("two")) == ""
+    assert fits(learned(event("ONE"), parse), event("two")) == ""
 
 
 def test_a_parser_that_fails_on_the_probe_teaches_nothing() -> None:
     def parse(data: Mapping[str, Any]) -> Delta:
         return Delta({"one": "one"}[data["choices"][0]["delta"]["content"]])
 
-    assert learned(event("one"), parse).text(event("one")) == ""
+    assert fits(learned(event("one"), parse), event("one")) == ""
 
 
 def test_a_later_lesson_replaces_the_first() -> None:
     template = learned(event("one", created=1))
-    assert template.text(event("two", created=2)) == ""
+    assert fits(template, event("two", created=2)) == ""
     template.learn(event("two", created=2), Delta("two"), PARSE)
-    assert template.text(event("three", created=2)) == "three"
-    assert template.text(event("four", created=1)) == ""
+    assert fits(template, event("three", created=2)) == "three"
+    assert fits(template, event("four", created=1)) == ""
 
 
 def test_lessons_end_when_every_event_is_different() -> None:
@@ -123,7 +127,7 @@ def test_lessons_end_when_every_event_is_different() -> None:
 
     for number in range(50):
         payload = event(f"word {number}", created=number)
-        assert template.text(payload) == ""
+        assert fits(template, payload) == ""
         template.learn(payload, Delta(f"word {number}"), counting)
     assert asked == 4
 
@@ -132,4 +136,4 @@ def test_lessons_go_on_while_they_are_of_use() -> None:
     template = EventTemplate()
     for second in range(20):
         template.learn(event("word", created=second), Delta("word"), PARSE)
-        assert template.text(event("more", created=second)) == "more"
+        assert fits(template, event("more", created=second)) == "more"

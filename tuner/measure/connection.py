@@ -9,7 +9,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-_READ = select.EPOLLIN
+READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
 _CHUNK = 65536
 _TIMESTAMPNS = 35  # SO_TIMESTAMPNS on Linux; the socket module does not name it
@@ -65,12 +65,10 @@ class Connection:
         self._pending = memoryview(payload)
         if self._is_connected:
             self._write()
-        self._watch(_READ | _WRITE if self._pending or not self._is_connected else _READ)
+        self._watch(READ | _WRITE if self._pending or not self._is_connected else READ)
 
-    def on_event(self, mask: int) -> None:
-        """Finish connecting, send what is left, if the event allows it. Raises OSError."""
-        if mask == _READ:
-            return
+    def on_event(self) -> None:
+        """Finish connecting, send what is left: for events other than `READ`. Raises OSError."""
         if not self._is_connected:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
@@ -78,7 +76,7 @@ class Connection:
             self._is_connected = True
         self._write()
         if not self._pending:
-            self._watch(_READ)
+            self._watch(READ)
 
     def receive(self) -> tuple[bytes, bytes]:
         """Bytes that have arrived, and the kernel's stamp of their arrival (b"": it gave none).

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tuner.config.workload import TimeoutsConfig
 from tuner.errors import FailureKind, TrialFailure
-from tuner.measure.connection import Address, Connection
+from tuner.measure.connection import READ, Address, Connection
 from tuner.measure.exchange import CountTokens, Exchange, Job
 from tuner.measure.http1 import MalformedAnswer
 from tuner.measure.poller import Poller
@@ -148,6 +148,7 @@ class Driver:
         exchange = Exchange(job, self.server.wire, due_s, now)
         try:
             connection = self._connection()
+            exchange.sent_s = self.clock()
             connection.send(job.payload)
         except OSError as error:
             self._finish(exchange, f"the request could not be sent: {error}")
@@ -181,30 +182,31 @@ class Driver:
     def _serve(self, flight: Flight, mask: int) -> None:
         connection, poller = flight.connection, self._poller
         try:
-            connection.on_event(mask)
+            if mask != READ:
+                connection.on_event()
             data, stamp = connection.receive()
         except BlockingIOError:
             return
         except OSError as error:
             self._broken(flight, f"the connection broke: {error}", poller.now)
             return
-        self._take(flight, data, poller.arrived_s(stamp) if stamp else poller.now)
-
-    def _take(self, flight: Flight, data: bytes, now: float) -> None:
-        exchange = flight.exchange
-        if not data and not exchange.has_answer_bytes:
-            self._broken(flight, "the connection was closed without an answer", now)
-            return
+        at = poller.arrived_s(stamp) if stamp else poller.now
         try:
-            if data:
-                exchange.take(data, now)
-            else:
-                exchange.end_of_input(now)
+            if data and not flight.exchange.take(data, at):
+                return
         except MalformedAnswer as error:
             self._land(flight, str(error))
             return
-        if exchange.is_complete or not data:
-            self._land(flight, at=now)
+        self._ended(flight, at, is_closed=not data)
+
+    def _ended(self, flight: Flight, at: float, *, is_closed: bool) -> None:
+        exchange = flight.exchange
+        if is_closed and not exchange.has_answer_bytes:
+            self._broken(flight, "the connection was closed without an answer", at)
+            return
+        if is_closed:
+            exchange.end_of_input(at)
+        self._land(flight, at=at)
 
     def _broken(self, flight: Flight, reason: str, now: float) -> None:
         """A broken connection; a reused one is no sign of trouble: the request is sent again."""

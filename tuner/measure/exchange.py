@@ -91,16 +91,20 @@ class Exchange:
         """True once generated text has arrived."""
         return bool(self._chunk_s)
 
-    def take(self, data: bytes, now: float) -> None:
-        """Take bytes of the answer that arrived at `now`. Raises MalformedAnswer."""
+    def take(self, data: bytes, now: float) -> bool:
+        """Take bytes of the answer that arrived at `now`; returns `is_complete`.
+
+        Raises MalformedAnswer.
+        """
+        start = self._reader.lone_chunk(data)
+        if start and (text := self._template.text(data, start)):
+            self.last_event_s = now
+            self._chunk_s.append(now)
+            self._text.append(text)
+            return False
         for payload in self._reader.feed(data):
-            text = self._template.text(payload)
-            if text:
-                self.last_event_s = now
-                self._chunk_s.append(now)
-                self._text.append(text)
-            else:
-                self._event(payload, now)
+            self._event(payload, now)
+        return self._reader.is_complete
 
     def end_of_input(self, now: float) -> None:
         """The server closed the connection."""

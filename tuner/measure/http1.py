@@ -57,8 +57,6 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes in; returns payloads of complete events. Raises MalformedAnswer."""
-        if self._is_between_chunks and (payload := _lone_event(data)):
-            return [payload]
         self._raw = self._raw + data if self._raw else data
         if self.status == 0 and not self._read_head():
             return []
@@ -70,6 +68,21 @@ class AnswerReader:
             return events
         self._plain = (self._plain + body)[:_MAX_PLAIN_BODY]
         return []
+
+    def lone_chunk(self, data: bytes) -> int:
+        """Where the content of a chunk begins when the bytes are one whole chunk; 0 otherwise.
+
+        That is how engines stream. Such bytes may be read by the caller instead of being fed: the
+        reader then stands where it stood.
+        """
+        end = data.find(b"\r\n", 1, 10) if self._is_between_chunks else -1
+        if end < 0:
+            return 0
+        try:
+            size = int(data[:end], 16)
+        except ValueError:
+            return 0
+        return end + 2 if size > 0 and size == len(data) - end - 4 else 0
 
     def end_of_input(self) -> list[bytes]:
         """The peer closed: ends an answer without framing; returns a last unfinished event."""
@@ -138,20 +151,6 @@ class AnswerReader:
         lines = text.split(b"\n")
         self._line = lines.pop()
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
-
-
-def _lone_event(data: bytes) -> bytes:
-    """The payload of bytes that are one whole chunk with one whole event; b"" otherwise.
-
-    That is how engines stream: it is read without taking it apart piece by piece.
-    """
-    at = data.find(b"\r\n", 1, 10)
-    if at < 0 or not data.startswith(b"data:", at + 2) or not data.endswith(b"\n\n\r\n"):
-        return b""
-    if _chunk_size(data[:at]) != len(data) - at - 4:
-        return b""
-    payload = data[at + 7 : -4]
-    return b"" if b"\n" in payload else payload.strip()
 
 
 def _status(first: str) -> int:

@@ -23,30 +23,35 @@ _MOST_USELESS = 3
 class EventTemplate:
     """The bytes around the text of one answer's events, once they are known."""
 
-    __slots__ = ("_after", "_before", "_skip", "_useless", "_was_used")
+    __slots__ = ("_after", "_before", "_from", "_to", "_useless", "_was_used")
 
     def __init__(self) -> None:
         self._before = b""
         self._after = b""
-        self._skip = 0
+        self._from = 0
+        self._to = 0
         self._useless = 0
         self._was_used = True
 
-    def text(self, payload: bytes) -> str:
-        """The text of an event that fits; "" when the event has to be decoded as a whole."""
-        if not self._skip or not (
-            payload.startswith(self._before) and payload.endswith(self._after)
+    def text(self, chunk: bytes, start: int = 0) -> str:
+        """The text of a chunk, from `start` on, that fits; "" when it has to be read as a whole.
+
+        A chunk is an event as engines write it: `data: `, the JSON, an empty line, and the end of
+        an HTTP chunk.
+        """
+        if not self._to or not (
+            chunk.endswith(self._after) and chunk.startswith(self._before, start)
         ):
             return ""
         try:
-            text: str = orjson.loads(payload[len(self._before) - 1 : self._skip])
+            text: str = orjson.loads(chunk[start + self._from : self._to])
         except orjson.JSONDecodeError:
             return ""
         self._was_used = True
         return text
 
     def learn(self, payload: bytes, delta: Delta, parse: Callable[[Any], Delta]) -> None:
-        """Learn from an event that was decoded as a whole into `delta`.
+        """Learn from the JSON of an event that was decoded as a whole into `delta`.
 
         Gives up when lesson after lesson fits no later event: such events differ in more.
         """
@@ -58,8 +63,8 @@ class EventTemplate:
             return
         self._useless = 0 if self._was_used else self._useless + 1
         self._was_used = False
-        self._before, self._after = before + b'"', b'"' + after
-        self._skip = 1 - len(self._after)
+        self._before, self._after = b"data: " + before + b'"', b'"' + after + b"\n\n\r\n"
+        self._from, self._to = len(self._before) - 1, 1 - len(self._after)
 
 
 def _is_text_alone(delta: Delta, probe: bytes, parse: Callable[[Any], Delta]) -> bool:
