@@ -8,6 +8,7 @@ is never taken for a token. Failed requests give no tokens, and their time count
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -55,14 +56,20 @@ class Metric:
         """The metric over blocks pooled together; NaN when nothing was measured."""
         if self.rate is not None:
             return self.rate(blocks, limits)
-        if self.values is None:
-            return math.nan
-        pooled = [v for block in blocks for r in block.records if r.ok for v in self.values(r)]
-        if not pooled:
+        return math.nan if self.values is None else self.of(_pooled(self.values, blocks))
+
+    def of(self, pooled: np.ndarray) -> float:
+        """The metric of values that were pooled already; NaN when there are none."""
+        if not len(pooled):
             return math.nan
         if self.percentile is None:
-            return float(np.mean(pooled))
+            return float(pooled.mean())
         return float(np.percentile(pooled, self.percentile))
+
+
+def _pooled(values: Values, blocks: Sequence[Block]) -> np.ndarray:
+    done = (record for block in blocks for record in block.records if record.ok)
+    return np.fromiter((value for record in done for value in values(record)), float)
 
 
 # ---- per request -------------------------------------------------------------------------------
@@ -166,7 +173,7 @@ def _tokens_within(record: RequestRecord, start_s: float, stop_s: float) -> floa
     """Output tokens that arrived within a time, each chunk holding its share of them."""
     if not record.chunk_s:
         return 0.0
-    inside = sum(start_s < at <= stop_s for at in record.chunk_s)
+    inside = bisect_right(record.chunk_s, stop_s) - bisect_right(record.chunk_s, start_s)
     return (record.output_tokens or 0) * inside / len(record.chunk_s)
 
 
@@ -290,7 +297,7 @@ def _summary(
     gpus: int,
 ) -> LoadSummary:
     counted = [block for block in measured if not block.is_client_bound]
-    metrics = {name: metric.over(counted, limits) for name, metric in METRICS.items()}
+    metrics = _every(counted, limits)
     if acceptance is not None:
         metrics["acceptance_length"] = acceptance.length
         if acceptance.rate is not None:
@@ -307,8 +314,20 @@ def _summary(
     )
 
 
+def _every(blocks: Sequence[Block], limits: LimitsConfig | None) -> dict[str, float]:
+    """Every metric over the same blocks: what percentiles share is pooled once."""
+    shared = {metric.values for metric in METRICS.values() if metric.values}
+    pooled = {values: _pooled(values, blocks) for values in shared}
+    return {
+        name: metric.of(pooled[metric.values]) if metric.values else metric.over(blocks, limits)
+        for name, metric in METRICS.items()
+    }
+
+
 def _per_block(
     blocks: Sequence[Block], limits: LimitsConfig | None
 ) -> dict[str, tuple[float, ...]]:
-    series = {name: tuple(block_value(name, b, limits) for b in blocks) for name in METRICS}
+    nothing = dict.fromkeys(METRICS, math.nan)
+    each = [nothing if block.is_client_bound else _every([block], limits) for block in blocks]
+    series = {name: tuple(metrics[name] for metrics in each) for name in METRICS}
     return {name: values for name, values in series.items() if np.isfinite(values).any()}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -41,17 +40,19 @@ def _stalls(block: Block) -> list[str]:
 
     Waiting for a first token is no stall: a long prompt takes its time.
     """
-    times = sorted(at for record in block.records for at in record.chunk_s)
+    times = np.sort([at for record in block.records for at in record.chunk_s])
     if len(times) < 20:
         return []
     usual = block.wall_s / len(times)
-    for before, after in sorted(pairwise(times), key=lambda gap: gap[0] - gap[1]):
-        pause = after - before
-        if pause < max(_STALL_S, _STALL_FACTOR * usual, _STALL_SHARE * block.wall_s):
-            return []
+    gaps = np.diff(times)
+    long = np.flatnonzero(
+        gaps >= max(_STALL_S, _STALL_FACTOR * usual, _STALL_SHARE * block.wall_s)
+    )
+    for place in long[np.argsort(-gaps[long], kind="stable")]:
+        before, after = times[place : place + 2]
         if any(_is_under_way(record, before, after) for record in block.records):
-            share = f"{pause / block.wall_s:.0%} of the block"
-            return [f"nothing arrived for {pause:.2f} s ({share})"]
+            share = f"{gaps[place] / block.wall_s:.0%} of the block"
+            return [f"nothing arrived for {gaps[place]:.2f} s ({share})"]
     return []
 
 
