@@ -132,6 +132,22 @@ def test_a_trace_is_continued_from_block_to_block(serve: Any, connect: Any, prom
     assert gaps == pytest.approx([0.01, 0.03])
 
 
+def test_connecting_is_no_part_of_the_time_to_first_token(
+    serve: Any, connect: Any, prompts: Any
+) -> None:
+    """Sixteen connections at once: each request counts from its own bytes, not from the start."""
+    arrivals: list[float] = []
+
+    def script(answer: Any) -> None:
+        arrivals.append(time.perf_counter())
+        answer_ok(answer)
+
+    block = connect(serve(script)).run_block(0, prompts(16), LoadPoint(concurrency=16))
+    sent = sorted(record.sent_s for record in block.records)
+    assert all(at < arrived for at, arrived in zip(sent, sorted(arrivals), strict=True))
+    assert all(r.scheduled_s < r.sent_s < (r.first_s or 0.0) for r in block.records)
+
+
 # ---- answers that are errors --------------------------------------------------------------------
 def no_usage(answer: Any) -> None:
     answer.head()

@@ -37,16 +37,16 @@ class Connection:
     """A connection that can be reused for the next request when an answer was complete.
 
     `is_reused` tells whether an earlier answer arrived on it: the server may have closed it
-    meanwhile, which is no fault of the next request.
+    meanwhile, which is no fault of the next request. Until it `is_connected` nothing was sent.
     """
 
-    __slots__ = ("_epoll", "_is_connected", "_pending", "_registered", "fd", "is_reused", "sock")
+    __slots__ = ("_epoll", "_pending", "_registered", "fd", "is_connected", "is_reused", "sock")
 
     def __init__(self, address: Address, epoll: select.epoll) -> None:
         self._epoll = epoll
         self._registered = 0
         self._pending: memoryview = memoryview(b"")
-        self._is_connected = False
+        self.is_connected = False
         self.is_reused = False
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.sock = socket.socket(family, socket.SOCK_STREAM)
@@ -63,17 +63,17 @@ class Connection:
     def send(self, payload: bytes) -> None:
         """Begin sending; events come back under `fd`. Raises OSError."""
         self._pending = memoryview(payload)
-        if self._is_connected:
+        if self.is_connected:
             self._write()
-        self._watch(READ | _WRITE if self._pending or not self._is_connected else READ)
+        self._watch(READ | _WRITE if self._pending or not self.is_connected else READ)
 
     def on_event(self) -> None:
         """Finish connecting, send what is left: for events other than `READ`. Raises OSError."""
-        if not self._is_connected:
+        if not self.is_connected:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 raise OSError(code, "cannot connect")
-            self._is_connected = True
+            self.is_connected = True
         self._write()
         if not self._pending:
             self._watch(READ)

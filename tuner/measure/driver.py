@@ -183,6 +183,8 @@ class Driver:
         connection, poller = flight.connection, self._poller
         try:
             if mask != READ:
+                if not connection.is_connected:
+                    flight.exchange.sent_s = self.clock()
                 connection.on_event()
             data, stamp = connection.receive()
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """Owns waiting for sockets, and the instants at which their bytes arrived.
 
 The kernel stamps what it receives, so an arrival has its true time however late the client looks
-at it. That lets a busy client gather: it sleeps a fraction of a millisecond and reads what several
+at it. That lets a busy client gather: it sleeps a millisecond or two and reads what several
 streams delivered in one turn, instead of being woken for each of them.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Callable
 Stamp = tuple[int, int]
 """Seconds and nanoseconds of the kernel's wall clock."""
 
-_MOST_GATHERED_S = 0.001
-_GATHER_SHARE = 1 / 2000
+_MOST_GATHERED_S = 0.002
+_GATHER_SHARE = 1 / 1000
 _GATHER_WORTH = 2.0
 _SLACK_S = 0.002
 _unpack = struct.Struct("qq").unpack
@@ -89,7 +89,7 @@ class Poller:
     def pace(self, request_s: float) -> None:
         """Decide how long to gather, from the events since the last call.
 
-        At most 1/2000 of a typical request's time, so that a free slot is filled in time; not at
+        At most 1/1000 of a typical request's time, so that a free slot is filled in time; not at
         all when fewer than two events would be gathered or the kernel gives no stamps.
         """
         seconds = max(self.now - self._paced_s, 1e-9)

@@ -51,7 +51,8 @@ class RequestRecord:
     """One request, in the client's clock (seconds of `time.perf_counter`).
 
     Args:
-        sent_s: when the request was sent; `scheduled_s` when it should have been.
+        sent_s: when the request's bytes left, connecting not counted; `scheduled_s` when they
+            should have.
         first_s: when the first chunk with generated text arrived (None: never).
         last_s: when the last chunk with generated text arrived.
         end_s: when the answer ended or failed.
