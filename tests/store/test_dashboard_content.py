@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -9,6 +11,7 @@ import pytest
 from optuna_dashboard import get_note
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
+from tuner.errors import StoreError
 from tuner.store.dashboard_content import DashboardContent, save_content
 from tuner.store.database import open_store
 
@@ -54,3 +57,13 @@ def test_a_chart_longer_than_one_attribute(url: str) -> None:
         found = get_plotly_graph_objects(store.optuna_storage.get_study_system_attrs(1))
     assert list(found) == ["1-trials"]
     assert '"<b>"' in found["1-trials"]
+
+
+def test_a_database_that_fails_is_named(url: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(
+            "CREATE TRIGGER breaks BEFORE INSERT ON study_system_attributes "
+            "BEGIN INSERT INTO nowhere VALUES (1); END"
+        )
+    with pytest.raises(StoreError, match="must be usable, got: no such table"):
+        save_content(url, "s", DashboardContent(note="a note"))

@@ -6,10 +6,12 @@ so that `tuner --help` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +33,14 @@ from tuner.cli import (
     trouble,
     worker,
 )
-from tuner.cli.output import error_document, error_lines, narrate, say, say_json
+from tuner.cli.output import (
+    error_document,
+    error_lines,
+    narrate,
+    open_missing_streams,
+    say,
+    say_json,
+)
 from tuner.errors import HostError, TunerError, UsageError
 
 ORDER = (
@@ -52,11 +61,10 @@ DEFECT = 70
 """Exit code of an unexpected error (EX_SOFTWARE): 1 means that no server is feasible."""
 
 
-WANTS_JSON = "tuner.wants_json"
-
-
 class Commands(TyperGroup):
     """The root group: lists commands in the order of a study's life, maps errors to exits."""
+
+    _wants_json = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in ORDER, then whatever is not in it."""
@@ -65,19 +73,25 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember whether the command shall answer with JSON."""
-        ctx.meta[WANTS_JSON] = "--json" in args
-        return super().parse_args(ctx, args)
+        self._wants_json = "--json" in args
+        with self._exits():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an expected error is printed and becomes its exit code."""
-        try:
+        with self._exits():
             return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def _exits(self) -> Iterator[None]:
+        try:
+            yield
         except (TunerError, OSError) as error:
             told = error if isinstance(error, TunerError) else _of_a_place(error)
             if told is None:
                 raise
             narrate(*error_lines(told))
-            if ctx.meta[WANTS_JSON]:
+            if self._wants_json:
                 say_json(error_document(told))
             raise typer.Exit(told.exit_code) from error
         except KeyboardInterrupt:
@@ -140,6 +154,7 @@ def _end_of_a_defect(
 def main() -> None:
     """Entry point of the `tuner` command."""
     sys.excepthook = _end_of_a_defect
+    open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 still gets its lines

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -11,22 +13,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from tuner.errors import ConfigError, Problem, StudyMismatch, TunerError
+import typer
+
+from tuner.errors import ConfigError, HostError, Problem, StudyMismatch, TunerError
+
+READER_GONE = 141
+"""Exit code when whoever read the results closed the pipe: that of any program (SIGPIPE)."""
 
 
 def say(*lines: str) -> None:
-    """Results: lines on stdout, folded between words where a terminal shows them."""
-    _write(sys.stdout, _folded(sys.stdout, lines))
+    """Results: lines on stdout, folded between words where a terminal shows them.
+
+    Raises:
+        HostError: stdout cannot be written.
+    """
+    _deliver(_folded(sys.stdout, lines))
 
 
 def narrate(*lines: str) -> None:
-    """Narration: lines on stderr, which nobody parses."""
-    _write(sys.stderr, _folded(sys.stderr, lines))
+    """Narration: lines on stderr, which nobody parses; where nobody listens it is dropped."""
+    with contextlib.suppress(OSError):
+        _write(sys.stderr, _folded(sys.stderr, lines))
 
 
 def say_json(document: Mapping[str, Any]) -> None:
-    """The one JSON document of a `--json` call; NaN and infinity become null."""
-    _write(sys.stdout, [json_text(document)])
+    """The one JSON document of a `--json` call; NaN and infinity become null.
+
+    Raises:
+        HostError: stdout cannot be written.
+    """
+    _deliver([json_text(document)])
+
+
+def open_missing_streams() -> None:
+    """Standard streams that were closed lead to nowhere, not into the next file opened."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -110,6 +137,20 @@ def error_document(error: TunerError) -> dict[str, Any]:
 def problem_document(problem: Problem) -> dict[str, Any]:
     """One mistake in a file, as JSON shows it."""
     return asdict(problem)
+
+
+def _deliver(lines: Iterable[str]) -> None:
+    try:
+        _write(sys.stdout, lines)
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):  # what is buffered must not fail again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(READER_GONE) from error
+        raise HostError(
+            f"standard output: must be writable, got: {error.strerror}.",
+            "Direct it elsewhere; what was measured is stored (`tuner show`).",
+        ) from error
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -116,7 +117,8 @@ class TerminalView:
         )
 
     def __enter__(self) -> Self:
-        self._live.start()
+        with contextlib.suppress(OSError):
+            self._live.start()
         return self
 
     def __exit__(
@@ -125,7 +127,8 @@ class TerminalView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError):
+            self._live.stop()
 
     def __call__(self, event: Event) -> None:
         """Print what stays; the region refreshes itself."""
@@ -136,6 +139,10 @@ class TerminalView:
         self._print(self._progress.recall(records, self._console.width))
 
     def _print(self, lines: list[str]) -> None:
+        with contextlib.suppress(OSError):  # the terminal was closed; the study goes on
+            self._show(lines)
+
+    def _show(self, lines: list[str]) -> None:
         if lines:
             self._live.refresh()  # rich draws the last region again below what is printed
         for line in lines:

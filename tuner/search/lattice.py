@@ -19,6 +19,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from tuner.args import Params
 from tuner.search.sampling import Ground
 from tuner.space import Parameter, SearchSpace
+from tuner.store.optuna_trials import optuna_trials
 
 
 def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
@@ -102,7 +103,7 @@ class LatticeSampler(BaseSampler):
         self._random.reseed_rng()
 
     def _free_point(self, study: Study) -> Params:
-        taken = [trial.params for trial in study.get_trials(deepcopy=False)]
+        taken = [trial.params for trial in optuna_trials(study)]
         servers = self._ground.survey.servers
         free = [params for params, _ in servers if dict(params) not in taken]
         choices = free or [params for params, _ in servers] or [{}]
@@ -118,7 +119,7 @@ def busy_digests(study: Study, names: Callable[[], Mapping[str, str]]) -> set[st
     """
     states = (TrialState.RUNNING, TrialState.WAITING)
     found = set()
-    for trial in study.get_trials(deepcopy=False, states=states):
+    for trial in optuna_trials(study, *states):
         point = trial.params or trial.system_attrs.get("fixed_params", {})
         digest = trial.user_attrs.get("digest")
         if digest is None and point:

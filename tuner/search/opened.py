@@ -26,6 +26,7 @@ from tuner.search.telling import running_estimate, tell_record
 from tuner.space import SpaceSurvey
 from tuner.store.database import Store
 from tuner.store.faults import persist
+from tuner.store.optuna_trials import optuna_trials
 from tuner.store.owner import Owner, current_owner
 from tuner.store.record import ConfirmationLaunch, RecommendationRecord, TrialRecord
 from tuner.store.results import ResultsFolder
@@ -85,12 +86,12 @@ class OpenStudy:
 
     def running(self) -> list[FrozenTrial]:
         """Trials that are being measured now, by any worker."""
-        return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return optuna_trials(self.study, TrialState.RUNNING)
 
     # ---- a trial's way in --------------------------------------------------------------------
     def queue_baseline(self) -> None:
         """Put a measurement of the baseline at the end of the queue, unless one waits there."""
-        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        waiting = optuna_trials(self.study, TrialState.WAITING)
         if not any(trial.user_attrs.get("baseline") for trial in waiting):
             self._enqueue({}, {"baseline": True})
 
@@ -132,13 +133,13 @@ class OpenStudy:
     def is_queue_filled(self) -> bool:
         """True when a queued trial waits to be run."""
         waiting = (TrialState.WAITING,)
-        return bool(self.study.get_trials(deepcopy=False, states=waiting))
+        return bool(optuna_trials(self.study, *waiting))
 
     def _propose(self, ground: Ground, suggester: Suggester) -> Proposal | None:
         digests = self._digests_of(ground.survey)
         points = (point_key(params) for params, _ in ground.survey.servers)
         busy = busy_digests(self.study, lambda: dict(zip(points, digests, strict=True)))
-        n_existing = len(self.study.get_trials(deepcopy=False))
+        n_existing = len(optuna_trials(self.study))
         situation = situation_of(ground, self.records(), busy, n_existing, digests)
         return None if situation is None else suggester.propose(situation)
 
@@ -156,7 +157,7 @@ class OpenStudy:
 
     def _start_queued(self, ground: Ground) -> Asked | None:
         trial = self._begin()
-        frozen = self.study.get_trials(deepcopy=False)[trial.number]
+        frozen = optuna_trials(self.study)[trial.number]
         attrs = trial.user_attrs
         if attrs.get("baseline"):
             return Asked(trial.number, {}, True, attrs.get("retry_of"))
@@ -176,7 +177,7 @@ class OpenStudy:
 
     def _take_waiting_baseline(self) -> Trial | None:
         """A queued baseline comes first: nothing can be compared before it is measured."""
-        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        waiting = optuna_trials(self.study, TrialState.WAITING)
         for frozen in waiting:
             if frozen.user_attrs.get("baseline"):
                 storage, found = self.study._storage, frozen._trial_id

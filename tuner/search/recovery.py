@@ -24,6 +24,7 @@ from tuner.search.workers import lost_owners
 from tuner.space import SearchSpace
 from tuner.store.database import Store
 from tuner.store.faults import persist
+from tuner.store.optuna_trials import optuna_trials
 from tuner.store.owner import Owner, current_owner
 from tuner.store.record import TrialRecord
 from tuner.store.results import ResultsFolder
@@ -73,7 +74,7 @@ def _restore_trial(store: Store, results: ResultsFolder, name: str, number: int)
 
 def _restore_optuna(study: Study, records: list[TrialRecord], space: SearchSpace) -> Iterator[str]:
     for record in records:
-        trials = study.get_trials(deepcopy=False)
+        trials = optuna_trials(study)
         if record.number >= len(trials):
             for missing in range(len(trials), record.number):
                 persist(partial(study.add_trial, _lost_trial()), f"trial {missing}")
@@ -151,7 +152,7 @@ def end_dead_trials(
         What was done or left alone, one line per running trial.
     """
     lost = lost_owners(store, name)
-    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    running = optuna_trials(study, TrialState.RUNNING)
     for trial in running:
         owner = owner_of(trial)
         if not is_dead(owner, is_shared=store.is_shared, lost=lost):
@@ -216,10 +217,10 @@ def unknown_point(number: int, params: Params, reason: str) -> TrialRecord:
 
 def requeue(study: Study, number: int) -> bool:
     """Queue an interrupted trial's point once more; False when it had its second chance."""
-    trial = study.get_trials(deepcopy=False)[number]
+    trial = optuna_trials(study)[number]
     if trial.user_attrs.get("retry_of") is not None:
         return False
-    if any(t.user_attrs.get("retry_of") == number for t in study.get_trials(deepcopy=False)):
+    if any(t.user_attrs.get("retry_of") == number for t in optuna_trials(study)):
         return False
     attrs: dict[str, Any] = {"retry_of": number}
     kept = ("baseline", "digest", "queued")

@@ -18,6 +18,7 @@ from optuna.trial import Trial, TrialState
 
 from tuner.errors import FailureKind
 from tuner.store.faults import persist
+from tuner.store.optuna_trials import optuna_trials
 from tuner.store.plain import json_safe
 from tuner.store.record import TrialRecord
 
@@ -132,7 +133,7 @@ def tell_record(
 
 def handle(study: Study, number: int) -> Trial:
     """A writable handle on a trial by its number."""
-    frozen = study.get_trials(deepcopy=False)[number]
+    frozen = optuna_trials(study)[number]
     return Trial(study, frozen._trial_id)
 
 
@@ -146,13 +147,13 @@ def _set_constraint(trial: Trial, name: str, violation: float) -> None:
 
 
 def _report(trial: Trial, step: int, estimate: float) -> None:
-    known = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
+    known = optuna_trials(trial.study)[trial.number].intermediate_values
     if step not in known and math.isfinite(estimate):
         persist(lambda: trial.report(estimate, step), f"trial {trial.number}")
 
 
 def _already_ended(study: Study, number: int, telling: Telling) -> str:
-    state = study.get_trials(deepcopy=False)[number].state
+    state = optuna_trials(study)[number].state
     if not state.is_finished():
         raise RuntimeError(f"trial {number} is {state.name} and refused {telling.state.name}")
     if state == telling.state:

@@ -16,6 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from tuner.errors import HostError
 from tuner.store.artifacts import ResultFiles
 from tuner.store.database import open_store
+from tuner.store.faults import database_errors
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -60,7 +61,8 @@ def dashboard(
     from optuna_dashboard import wsgi
 
     with open_store(url, create=False) as store:
-        number = store.optuna_storage.get_study_id_from_name(study)
+        with database_errors(store.where):
+            number = store.optuna_storage.get_study_id_from_name(study)
         server = _listen(wsgi(store.optuna_storage, files), port)
         try:
             yield Dashboard(server, f"/dashboard/studies/{number}")

@@ -15,6 +15,8 @@ from optuna_dashboard import get_note, save_note, save_plotly_graph_object
 
 from tuner.store.artifacts import ResultFiles
 from tuner.store.database import open_store
+from tuner.store.faults import database_errors
+from tuner.store.optuna_trials import optuna_trials
 
 STUDY_PREFIX = "artifacts:"
 TRIAL_PREFIX = "dashboard:artifacts:"
@@ -47,10 +49,10 @@ def save_content(url: str, study: str, content: DashboardContent) -> None:
     Raises:
         StoreError: the database cannot be written.
     """
-    with open_store(url, create=True) as store:
+    with open_store(url, create=True) as store, database_errors(store.where):
         found = optuna.load_study(study_name=study, storage=store.optuna_storage)
         _note(found, content.note)
-        for frozen in found.get_trials(deepcopy=False):
+        for frozen in optuna_trials(found):
             if frozen.number in content.trial_notes:
                 trial = optuna.trial.Trial(found, frozen._trial_id)
                 _note(trial, content.trial_notes[frozen.number])
@@ -68,7 +70,7 @@ def _note(owner: optuna.Study | optuna.trial.Trial, body: str) -> None:
 def _offer(study: optuna.Study, files: ResultFiles) -> None:
     """Name the files; attributes of the study, because finished trials take none."""
     storage, study_id = study._storage, study._study_id
-    trial_ids = {trial.number: trial._trial_id for trial in study.get_trials(deepcopy=False)}
+    trial_ids = {trial.number: trial._trial_id for trial in optuna_trials(study)}
     known = storage.get_study_system_attrs(study_id)
     for identifier, offered in files.offered().items():
         prefix = STUDY_PREFIX
