@@ -179,9 +179,9 @@ def test_a_standalone_drafts_vocabulary_must_agree_and_its_rope_need_not() -> No
 # ---- vocabulary maps -------------------------------------------------------------------------
 
 
-def test_a_small_map_that_grows_everywhere_may_be_right(draft: Any) -> None:
+def test_a_small_map_that_grows_everywhere_may_be_right(draft: Any, config: Any) -> None:
     """Target ids 0, 2, 4, … of a tiny vocabulary: differences 0, 1, 2, … are no mistake."""
-    inspection = inspect_draft(draft(d2t=np.arange(50)))
+    inspection = inspect_draft(draft(config(draft_vocab_size=50), d2t=np.arange(50)))
     assert not [f for f in inspection.findings if f.rule.startswith("map-")]
 
 

@@ -22,6 +22,7 @@ from tuner.store.place import place_of
 if TYPE_CHECKING:
     from tuner.config.workload import WorkloadConfig
     from tuner.search.candidates import Candidates, RuleCount
+    from tuner.search.learning import Learned
 
 LAUNCH_S = {"sglang": 120.0, "vllm": 120.0, "llamacpp": 5.0}
 """Seconds that a launch is assumed to take before one was seen."""
@@ -47,6 +48,7 @@ class CheckReport:
     seconds: float = 0.0
     has_run: bool = False
     first: tuple[str, ...] = ()
+    learned: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -65,6 +67,7 @@ class CheckReport:
             "confirm_launches_most": self.confirm_launches_most,
             "estimated_seconds": round(self.seconds),
             "first": list(self.first),
+            "learned": list(self.learned),
             "warnings": list(self.warnings),
         }
 
@@ -83,6 +86,7 @@ def check_study(path: Path) -> CheckReport:
 
     candidates, warnings = _candidates(loaded)
     warnings = [*loaded.warnings, *_prompt_warnings(loaded), *warnings]
+    learned = _learned(loaded, candidates)
     launches, confirm, most = planned_launches(loaded, len(candidates.survey.servers))
     seconds = (launches + confirm) * launch_seconds(loaded)
     wall = loaded.config.budget.wall
@@ -95,7 +99,8 @@ def check_study(path: Path) -> CheckReport:
         confirm_launches_most=most,
         seconds=seconds if wall is None else min(seconds, wall),
         has_run=bool(seen_seconds(loaded)),
-        first=tuple(_first_servers(loaded, candidates)),
+        first=tuple(_first_servers(loaded, candidates, learned)),
+        learned=learned.notes,
         warnings=tuple(warnings),
     )
 
@@ -116,6 +121,7 @@ def check_lines(report: CheckReport) -> list[str]:
     ]
     labels = ["first", *[""] * len(report.first)]
     lines += [f"  {label:<11}{text}" for label, text in zip(labels, report.first, strict=False)]
+    lines += [f"  {text}" for text in report.learned]
     return [*lines, *(f"warning: {text}" for text in report.warnings)]
 
 
@@ -201,7 +207,25 @@ def _prompt_warnings(loaded: LoadedStudy) -> list[str]:
     return few_prompts(config.fidelity, config.workload, config.confirm.rounds)
 
 
-def _first_servers(loaded: LoadedStudy, candidates: Candidates) -> list[str]:
+def _learned(loaded: LoadedStudy, candidates: Candidates) -> Learned:
+    """What earlier studies would tell this one."""
+    from tuner.host.fingerprint import take
+    from tuner.measure.prompts import build_workload
+    from tuner.search.identity import StudySetup
+    from tuner.search.learning import Learned, learn
+    from tuner.search.session import subject_of
+
+    config = loaded.config
+    if not config.search.learn_from:
+        return Learned()
+    workload = build_workload(config.workload, config.search.seed)
+    fingerprint = take(subject_of(loaded, candidates.facts.version))
+    setup = StudySetup(loaded, candidates.space, workload.digest, fingerprint)
+    own = place_of(config.name, config.storage).results.read_identity() or {}
+    return learn(setup, candidates.digests, str(own.get("uid", "")))
+
+
+def _first_servers(loaded: LoadedStudy, candidates: Candidates, learned: Learned) -> list[str]:
     """What would be launched first: baseline, start points, the sampler's own choice."""
     from tuner.search.sampling import Ground, Situation, make_suggester
 
@@ -211,7 +235,12 @@ def _first_servers(loaded: LoadedStudy, candidates: Candidates) -> list[str]:
     points = [params for params, _ in survey.servers]
     remaining = [index for index, point in enumerate(points) if point not in start]
     maximize = config.objective.maximize is not None
-    ground = Ground(candidates.space, survey, config.search, maximize, config.budget.launches)
+    ground = Ground(
+        candidates.space, survey, config.search, maximize, config.budget.launches,
+        engine=candidates.engine if learned.launches else None,
+        metric=config.objective.maximize or config.objective.minimize or "",
+        earlier=learned.launches,
+    )  # fmt: skip
     suggester = make_suggester(ground)
     running: list[int] = []
     while remaining and len(lines) < PLANNED:

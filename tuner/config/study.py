@@ -83,6 +83,12 @@ class SearchConfig(Frozen):
     baseline_every: int = Field(
         default=8, ge=0, description="Measure the baseline again after so many trials; 0: never."
     )
+    learn_from: Literal["auto"] | list[str] = Field(
+        default_factory=list,
+        description="Earlier studies to learn from: databases, results folders or names; auto: "
+        "all in the same results folder. Acceptance carries over for the same model, draft and "
+        "prompts; costs for the same host, engine version and model.",
+    )
     keep_going: bool = Field(
         default=False,
         description="Launch on although the draft is never accepted, or the host is unfit.",

@@ -53,12 +53,16 @@ class Observation:
         gain: log speed ratio to the baseline by wall clock; NaN unknown.
         blocks: one row per block, columns as above; counters are NaN where not reported.
         per_position: share of drafts that accepted position 1, 2, …; () unknown.
+        tells_acceptance, tells_costs: which half may be believed; both, but for launches of an
+            earlier study with another draft, other prompts or another host.
     """
 
     server: int
     gain: float = math.nan
     blocks: Array = field(default_factory=lambda: np.empty((0, 6)))
     per_position: tuple[float, ...] = ()
+    tells_acceptance: bool = True
+    tells_costs: bool = True
 
     @property
     def is_counted(self) -> bool:

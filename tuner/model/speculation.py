@@ -127,7 +127,8 @@ def _mechanistic(
     noise: float,
     played: Played | None,
 ) -> Prediction:
-    counted = [each for each in timed if each.server != BASELINE]
+    counted = [each for each in timed if each.server != BASELINE and each.tells_acceptance]
+    timed = [each for each in timed if each.tells_costs]
     clock, residual = _clock_and_residual(designs, timed, noise)
     requests = _requests_per_token(timed)
     known = counted_per_token(designs, counted)

@@ -40,6 +40,11 @@ class Candidates:
         """The server without speculation, every other fixed argument equal."""
         return self.engine.without_speculation(self.engine.fixed_args())
 
+    @property
+    def digests(self) -> frozenset[str]:
+        """Every server that may be launched, the baseline among them."""
+        return frozenset([self.baseline.digest, *(args.digest for _, args in self.survey.servers)])
+
     def args_of(self, params: Params) -> ServerArgs:
         """The server a point starts, in the form the engine's own resolver gave it."""
         args = self.engine.canonicalize(params, self.space)

@@ -296,7 +296,8 @@ def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
     campaign = campaign_for(session, look_closer(session, finalists_of(session), "finalists"))
     found = confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
-    return found.model_copy(update={"reasons": [*found.reasons, *random_line(session)]})
+    learned = [f"{note[0].upper()}{note[1:]}." for note in session.learned.notes]
+    return found.model_copy(update={"reasons": [*found.reasons, *random_line(session), *learned]})
 
 
 def finalists_of(session: Session) -> list[TrialRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -73,6 +74,29 @@ def observations_of(
             blocks = _blocks(point, float(nodes[server]) if server != BASELINE else 0.0)
         positions = tuple(float(share) for share in record.acceptance_per_position)
         found.append(Observation(server, gain_of(record) or 0.0, blocks, positions))
+    return found
+
+
+def earlier_observations(
+    servers: Mapping[str, int], ground: Ground, nodes: Array
+) -> list[Observation]:
+    """Launches of earlier studies as the model may believe them: without counters only those
+    that carry over whole."""
+    found = []
+    for each in ground.earlier:
+        for seen in observations_of([each.record], servers, ground, nodes):
+            is_whole = each.tells_acceptance and each.tells_costs
+            is_baseline = seen.server == BASELINE
+            if not (each.tells_costs if is_baseline else is_whole or seen.is_counted):
+                continue
+            found.append(
+                replace(
+                    seen,
+                    gain=seen.gain if is_whole else math.nan,
+                    tells_acceptance=each.tells_acceptance,
+                    tells_costs=each.tells_costs,
+                )
+            )
     return found
 
 

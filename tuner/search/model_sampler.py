@@ -13,7 +13,7 @@ from tuner import units
 from tuner.measure.noise import LaunchNoise
 from tuner.model.drafting import Played
 from tuner.model.gaussian import Array, expected_excess
-from tuner.model.observation import BASELINE, Designs
+from tuner.model.observation import BASELINE, Designs, Observation
 from tuner.model.speculation import SpeculationModel
 from tuner.search.model_chances import (
     allowed_chances,
@@ -21,7 +21,13 @@ from tuner.search.model_chances import (
     launch_noise,
     working_chances,
 )
-from tuner.search.model_data import broken_servers, failed_servers, gain_of, observations_of
+from tuner.search.model_data import (
+    broken_servers,
+    earlier_observations,
+    failed_servers,
+    gain_of,
+    observations_of,
+)
 from tuner.search.model_lookups import play_lookups
 from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
@@ -39,6 +45,9 @@ CERTAIN = 0.15
 LEAST_LAUNCHES = 6
 """Nothing is certain before so many servers were measured, without counters before twice as
 many and two more for every column."""
+
+CRASHED = 0.02
+"""Chance that a server which crashed by its own fault will run after all."""
 
 MOST_METHODS = 5
 """Of so many methods one server each is launched before the most promising one decides."""
@@ -80,11 +89,13 @@ class ModelSuggester:
     _designs: Designs = field(init=False)
     _roles: list[Roles] = field(init=False)
     _servers: dict[str, int] = field(init=False)
+    _earlier: list[Observation] = field(init=False)
 
     def __post_init__(self) -> None:
         servers = self.ground.survey.servers
         self._designs, self._roles = designs_of(self.ground)
         self._servers = {args.digest: index for index, (_, args) in enumerate(servers)}
+        self._earlier = earlier_observations(self._servers, self.ground, self._designs.nodes)
 
     @property
     def knows_texts(self) -> bool:
@@ -113,13 +124,18 @@ class ModelSuggester:
         """What the launches so far say of every server; `running` ones are taken as expected."""
         noise = launch_noise(records)
         launches = observations_of(records, self._servers, self.ground, self._designs.nodes)
-        prediction = SpeculationModel.fit(self._designs, launches, noise, self._played).prediction
+        known = [*self._earlier, *launches]  # a launch of its own replaces an earlier one
+        prediction = SpeculationModel.fit(self._designs, known, noise, self._played).prediction
         launched = sorted({each.server for each in launches if each.server != BASELINE})
         means, sds = prediction.means, prediction.sds.copy()
         sds[list(running)] *= 0.3
         broken = broken_servers(records, self._servers)
         tried = [server for server in [*launched, *running] if server not in broken]
-        works = working_chances(self._designs, launched, failed_servers(records, self._servers))
+        failed = failed_servers([*self._failed_before(), *records], self._servers)
+        ran = {each.server for each in self._earlier if each.tells_costs} - {BASELINE}
+        works = working_chances(self._designs, sorted(ran.union(launched)), failed)
+        works[sorted(set(failed) - ran)] *= CRASHED
+        works[sorted(ran)] = 1.0
         return Belief(
             means=means,
             sds=sds,
@@ -169,6 +185,10 @@ class ModelSuggester:
         found = [max(0.0, *draw.choice(gains, most, replace=False)) for _ in range(RANDOM_DRAWS)]
         return math.exp(float(np.mean(found)))
 
+    def _failed_before(self) -> list[TrialRecord]:
+        """What crashed on this host, with this engine, in earlier studies."""
+        return [each.record for each in self.ground.earlier if each.tells_costs]
+
     def _is_exhaustive(self) -> bool:
         return len(self.ground.survey.servers) + 1 <= self.ground.launches
 
@@ -179,7 +199,8 @@ class ModelSuggester:
     def _first(self, situation: Situation, seen: Sequence[int]) -> int | None:
         """One server of every method: the deepest chain of a draft model, because it tells the
         acceptance at every smaller depth, or a lookup of ordinary size."""
-        tried = {self._roles[server].method for server in seen}
+        taught = [e.server for e in self._earlier if e.server != BASELINE and e.tells_acceptance]
+        tried = {self._roles[server].method for server in [*seen, *taught]}
         if len(tried) >= MOST_METHODS or self._played is not None:
             return None
         fresh = [i for i in situation.remaining if self._roles[i].method not in tried]
@@ -202,7 +223,8 @@ class ModelSuggester:
         enough = LEAST_LAUNCHES
         if not belief.is_counted:
             enough = 2 * (LEAST_LAUNCHES + self._designs.rows.shape[1])
-        if len(measured) < enough or gains[top] > CERTAIN * SLACK:
+        taught = sum(e.tells_acceptance and e.tells_costs for e in self._earlier)
+        if not measured or len(measured) + taught < enough or gains[top] > CERTAIN * SLACK:
             return False
         index = situation.remaining[top]
         self.why = (

@@ -19,6 +19,7 @@ from tuner.store.record import TrialRecord
 
 if TYPE_CHECKING:
     from tuner.engines.base import Engine
+    from tuner.search.learning import Earlier
 
 MAX_HOST_FAULTS = 2
 """So many failures of one server that were not its fault, and it is left alone."""
@@ -36,6 +37,7 @@ class Ground:
         launches: the budget of launches, the baseline's included.
         engine: for samplers that know what a server's arguments mean.
         metric, load: the objective's; "" unknown.
+        earlier: launches of earlier studies, and what of them may be believed.
     """
 
     space: SearchSpace
@@ -46,6 +48,7 @@ class Ground:
     engine: Engine | None = None
     metric: str = ""
     load: str = ""
+    earlier: tuple[Earlier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from tuner.search.candidates import Candidates, find_candidates, inspect_engine
 from tuner.search.faithful import few_prompts
 from tuner.search.history import History
 from tuner.search.identity import StudySetup
+from tuner.search.learning import Learned, learn
 from tuner.search.local_runner import LocalRunner
 from tuner.search.objective import build_objective
 from tuner.search.placement import (
@@ -49,6 +50,7 @@ from tuner.search.workers import Devices, present
 from tuner.server.strays import find_strays, stop_strays
 from tuner.space import build_space
 from tuner.store.database import Store, open_store
+from tuner.store.faults import persist
 from tuner.store.place import StudyPlace, note_place, place_of
 from tuner.store.urls import parse_url
 
@@ -61,6 +63,7 @@ class Session:
         started: when this run began, on the monotonic clock: the wall budget counts from it.
         lock: held by the thread that reads or changes what the study knows.
         earlier_baselines: launches of the baseline that were stored before this run.
+        learned: what earlier studies told, under `search.learn_from`.
     """
 
     loaded: LoadedStudy
@@ -71,6 +74,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
     earlier_baselines: int = 0
+    learned: Learned = field(default_factory=Learned)
 
     def refresh(self) -> None:
         """Take note of what other workers have finished meanwhile."""
@@ -93,6 +97,7 @@ class Session:
             self.bench.engine,
             self.bench.objective.metric,
             self.bench.objective.load.label,
+            self.learned.launches,
         )
 
 
@@ -145,8 +150,29 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
             fingerprint=fingerprint.digest,
         )
         history = recall(bench, opened)
-        earlier = len(history.baselines)
-        yield Session(loaded, bench, candidates, opened, history, earlier_baselines=earlier)
+        yield Session(
+            loaded,
+            bench,
+            candidates,
+            opened,
+            history,
+            earlier_baselines=len(history.baselines),
+            learned=_learned(setup, candidates, opened, observer),
+        )
+
+
+def _learned(
+    setup: StudySetup, candidates: Candidates, opened: OpenStudy, observer: Observer
+) -> Learned:
+    """What earlier studies tell, said aloud and kept with the study."""
+    if not setup.loaded.config.search.learn_from:
+        return Learned()
+    found = learn(setup, candidates.digests, str(opened.identity.get("uid", "")))
+    for note in found.notes:
+        observer(Notice("info", note))
+    notes = list(found.notes)
+    persist(lambda: opened.study.set_user_attr("learned", notes), opened.name)
+    return found
 
 
 def subject_of(loaded: LoadedStudy, version: str) -> Subject:
