@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,6 +108,28 @@ class Workshop:
             opened.finish(self.record(trial))
             asked.append(trial)
         return asked
+
+    @staticmethod
+    def fork(action: Callable[[], None]) -> int:
+        """Start an action in a forked child; its process id."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                action()
+                os._exit(0)
+            except BaseException as error:  # noqa: BLE001 - a forked child must never return
+                print(f"child: {error!r}", file=sys.stderr, flush=True)
+                os._exit(1)
+        return pid
+
+    @staticmethod
+    def status_of(pid: int) -> int:
+        """How a child ended: its exit status, or minus the signal that ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def in_child(self, action: Callable[[], None]) -> int:
+        """Run an action in a forked child and wait for its end."""
+        return self.status_of(self.fork(action))
 
 
 @pytest.fixture

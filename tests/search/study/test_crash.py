@@ -12,7 +12,6 @@ import signal
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -56,20 +55,6 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def in_child(action: Callable[[], None]) -> int:
-    """Run an action in a forked child; its exit status, or minus the signal that ended it."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            action()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 - a forked child must never return
-            print(f"child: {error!r}", file=sys.stderr, flush=True)
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
 def copy_of(workshop: Any, folder: Path) -> Any:
     """The same study in another folder."""
     shutil.copytree(workshop.folder / "demo", folder / "demo")
@@ -87,7 +72,7 @@ def count_steps(workshop: Any, scratch: Path) -> int:
             other.run(opened, limit=TRIALS)
         path.write_text(str(steps.count))
 
-    assert in_child(action) == 0
+    assert workshop.in_child(action) == 0
     return int(path.read_text())
 
 
@@ -122,7 +107,7 @@ def kill_before(fatal: int, workshop: Any) -> None:
         with workshop.opened() as opened:
             workshop.run(opened, limit=TRIALS)
 
-    assert in_child(action) == -signal.SIGKILL
+    assert workshop.in_child(action) == -signal.SIGKILL
 
 
 def test_killed_while_a_study_is_created(workshop: Any, tmp_path: Path) -> None:

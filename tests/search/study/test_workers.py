@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,22 +157,6 @@ def joined(workshop: Any, url: str) -> Iterator[Any]:
         yield open_study(workshop.setup(steps=2), store, place.results)
 
 
-def in_child(action: Any) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            action()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 - a forked child must never return
-            print(f"child: {error!r}", file=sys.stderr, flush=True)
-            os._exit(1)
-    return pid
-
-
-def status_of(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def test_workers_share_the_servers_and_a_killed_one_loses_nothing(
     workshop: Any, postgres_url: str
 ) -> None:
@@ -190,9 +173,9 @@ def test_workers_share_the_servers_and_a_killed_one_loses_nothing(
             assert opened.ask(ground, make_suggester(ground)) is not None
             os.kill(os.getpid(), signal.SIGKILL)
 
-    assert status_of(in_child(die)) == -signal.SIGKILL
-    children = [in_child(work) for _ in range(3)]
-    assert [status_of(pid) for pid in children] == [0, 0, 0]
+    assert workshop.in_child(die) == -signal.SIGKILL
+    children = [workshop.fork(work) for _ in range(3)]
+    assert [workshop.status_of(pid) for pid in children] == [0, 0, 0]
     with joined(workshop, postgres_url) as opened:
         records = opened.records()
         measured = Counter(r.digest for r in records if r.state == "complete")
