@@ -94,3 +94,66 @@ def test_drift_is_told_per_launch_and_in_all(objective, trial) -> None:
     why, what = drift_words(History(objective, launches), 3)
     assert why == "the baseline drifts by -2.0% per launch (-8% so far)"
     assert what.startswith("3 trials were compared again, each with the baseline interpolated")
+
+
+@pytest.mark.parametrize(
+    ("drafted", "steps", "ends"),
+    [
+        (8, 4, True),
+        (7, 100, False),
+        (None, 8, True),
+        (None, 7, False),
+        (0, 8, True),
+        (0, 0, False),
+    ],
+)
+def test_enough_must_be_drafted_before_nothing_means_something(
+    objective, trial, accepted, drafted, steps, ends
+) -> None:
+    """Where an engine does not count drafts, its verification steps stand for them."""
+    record = trial(1, acceptance=accepted(0, drafted, steps))
+    assert (draft_trouble(MODEL, History(objective, [record]), False) is not None) is ends
+
+
+def test_one_accepted_token_is_something(objective, trial, accepted) -> None:
+    history = History(objective, [trial(1, acceptance=accepted(1, 900))])
+    assert draft_trouble(MODEL, history, False) is None
+
+
+def test_an_acceptance_of_nothing_that_was_asked_for_is_no_finding(
+    objective, trial, accepted
+) -> None:
+    """Synthetic acceptance at rate 0 shows the cost of drafting; the draft is not to blame."""
+    asked = trial(1, acceptance=accepted(0, 900), is_synthetic=True)
+    assert draft_trouble(MODEL, History(objective, [asked]), False) is None
+
+
+@pytest.mark.parametrize(
+    ("hint", "log_path", "said"),
+    [
+        ("Mount /dev/shm.", "trials/0003/server.log", "Mount /dev/shm."),
+        ("", "trials/0003/server.log", "Read trials/0003/server.log and run `tuner doctor`."),
+        ("", "", "Read the server logs and run `tuner doctor`."),
+    ],
+)
+def test_the_way_out_is_the_failures_own_hint_or_its_log(
+    objective, trial, hint, log_path, said
+) -> None:
+    records = failures(trial, "no shm", "no shm")
+    records.append(
+        trial(3, "failed", failure="launch_crash", reason="no shm", hint=hint, log_path=log_path)
+    )
+    assert host_trouble(History(objective, records)).hint == said
+
+
+def test_only_the_last_three_count(objective, trial) -> None:
+    history = History(objective, failures(trial, "other", "no shm", "no shm", "no shm"))
+    assert "the last 3 launches all failed with launch_crash: no shm" in host_trouble(history).why
+
+
+@pytest.mark.parametrize(
+    ("launches", "most", "left", "ends"),
+    [(0, 0, None, True), (5, 4, 9.0, True), (3, 4, 0.0, True), (3, 4, 0.001, False)],
+)
+def test_where_the_budget_ends(launches, most, left, ends) -> None:
+    assert (spent_budget(launches, most, left) is not None) is ends

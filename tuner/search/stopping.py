@@ -102,10 +102,11 @@ def drafted_tokens(record: TrialRecord) -> int:
 
 
 def is_never_accepted(record: TrialRecord) -> bool:
-    """True when enough was drafted and nothing was accepted."""
+    """True when enough was drafted and nothing was accepted, though nobody asked for that."""
     acceptance = record.acceptance
     return (
         acceptance is not None
+        and not (record.is_synthetic or acceptance.is_synthetic)
         and acceptance.accepted == 0
         and drafted_tokens(record) >= NEVER_ACCEPTED_DRAFTS
     )
