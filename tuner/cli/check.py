@@ -80,12 +80,13 @@ def check_study(path: Path) -> CheckReport:
     """
     try:
         loaded = load_study(path)
+        on_prompts = _prompt_warnings(loaded)
     except ConfigError as error:
         return CheckReport(problems=error.problems)
     from tuner.search.candidates import rule_counts
 
     candidates, warnings = _candidates(loaded)
-    warnings = [*loaded.warnings, *_prompt_warnings(loaded), *warnings]
+    warnings = [*loaded.warnings, *on_prompts, *warnings]
     learned = _learned(loaded, candidates)
     launches, confirm, most = planned_launches(loaded, len(candidates.survey.servers))
     seconds = (launches + confirm) * launch_seconds(loaded)
@@ -197,14 +198,16 @@ def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:
 
 def _prompt_warnings(loaded: LoadedStudy) -> list[str]:
     from tuner.measure.prompts import build_workload
+    from tuner.search.draft_context import require_draft_context
     from tuner.search.faithful import few_prompts
 
     try:
-        build_workload(loaded.config.workload, loaded.config.search.seed)
+        workload = build_workload(loaded.config.workload, loaded.config.search.seed)
     except UsageError as error:
         raise UsageError(f"workload.prompts: {error.message}", error.hint) from error
     config = loaded.config
-    return few_prompts(config.fidelity, config.workload, config.confirm.rounds)
+    few = few_prompts(config.fidelity, config.workload, config.confirm.rounds)
+    return [*few, *require_draft_context(loaded, workload)]
 
 
 def _learned(loaded: LoadedStudy, candidates: Candidates) -> Learned:

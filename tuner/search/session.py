@@ -27,6 +27,7 @@ from tuner.measure.prompts import build_workload
 from tuner.measure.records import Measurement
 from tuner.search.bench import Bench, ServerRunner
 from tuner.search.candidates import Candidates, find_candidates, inspect_engine
+from tuner.search.draft_context import require_draft_context
 from tuner.search.faithful import few_prompts
 from tuner.search.history import History
 from tuner.search.identity import StudySetup
@@ -123,6 +124,8 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     for note in few_prompts(config.fidelity, config.workload, config.confirm.rounds):
         observer(Notice("warning", note))
     workload = build_workload(config.workload, config.search.seed)
+    for note in require_draft_context(loaded, workload):
+        observer(Notice("warning", note))
     subject, place = subject_of(loaded, facts.version), place_of(config.name, config.storage)
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(cluster_of(config))
