@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent / "tuner"
 
 LAYERS = {
     "errors": 0, "units": 0, "expressions": 0, "events": 0, "args": 0, "__init__": 0,
-    "redaction": 0, "embedded": 0,
+    "redaction": 0, "marked_lines": 0, "embedded": 0,
     "config": 1,
     "space": 2, "model": 2, "host": 2, "server": 2, "measure": 2,
     "engines": 3, "drafts": 3,

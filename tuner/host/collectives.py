@@ -15,6 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tuner.marked_lines import marked_json
+
 WORKER = Path(__file__).with_name("collectives_worker.py")
 MARKER = "TUNER-COLLECTIVES "
 
@@ -128,7 +130,9 @@ def request_of(settings: ProbeSettings) -> str:
 
 def parse_rows(output: str, environment: Environment, sizes: Sequence[int]) -> list[CollectiveRow]:
     """One row per size from the worker's output; rows with an error when it gave no answer."""
-    answer = _answer(output)
+    answer = marked_json(output, MARKER)
+    if not isinstance(answer, dict):
+        answer = {"error": "the worker gave no answer"}
     error = str(answer.get("error") or "")
     by_size = {row["bytes"]: row for row in answer.get("rows", []) if _is_row(row)}
     return [_row(environment, size, by_size.get(size), error) for size in sizes]
@@ -154,17 +158,6 @@ def _is_hopeless(group: Sequence[CollectiveRow], margin: float) -> bool:
         return True
     ratios = [row.ratio for row in group if row.ratio is not None]
     return bool(ratios) and min(ratios) > 1 + margin
-
-
-def _answer(output: str) -> Mapping[str, Any]:
-    for line in reversed(output.splitlines()):
-        if line.startswith(MARKER):
-            try:
-                answer = json.loads(line.removeprefix(MARKER))
-            except ValueError:
-                break
-            return answer if isinstance(answer, dict) else {}
-    return {"error": "the worker gave no answer"}
 
 
 def _is_row(row: object) -> bool:

@@ -17,6 +17,7 @@ from tuner.engines.base import Resolution
 from tuner.engines.sglang import flags as F
 from tuner.engines.sglang.effective import effective_flags
 from tuner.engines.sglang.render import argv_of
+from tuner.marked_lines import marked_json
 
 MARKER = "TUNER-PREFLIGHT "
 RESOLVER = Path(__file__).with_name("resolver.py")
@@ -40,24 +41,14 @@ def request_of(servers: Sequence[ServerArgs]) -> str:
 
 def parse_answer(output: str, servers: Sequence[ServerArgs]) -> list[Resolution]:
     """One resolution per server, in order; empty ones when the output is not an answer."""
-    answer = _answer(output)
+    answer = marked_json(output, MARKER)
+    answer = answer if isinstance(answer, dict) else {}
     rows = answer.get("servers")
     if not isinstance(rows, list) or len(rows) != len(servers):
         return [Resolution() for _ in servers]
     assumed = {F.spelled(str(name)) for name in answer.get("assumed", ())}
     common = answer.get("common") or {}
     return [_resolution(r, a, common, assumed) for r, a in zip(rows, servers, strict=True)]
-
-
-def _answer(output: str) -> Mapping[str, Any]:
-    for line in reversed(output.splitlines()):
-        if line.startswith(MARKER):
-            try:
-                answer = json.loads(line.removeprefix(MARKER))
-            except ValueError:
-                return {}
-            return answer if isinstance(answer, dict) else {}
-    return {}
 
 
 def _resolution(

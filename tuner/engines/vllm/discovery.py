@@ -15,6 +15,7 @@ from tuner.args import FlagValue, ServerArgs
 from tuner.engines.base import EngineFacts, Resolution
 from tuner.engines.vllm.arguments import SPECULATIVE, argv, speculation
 from tuner.engines.vllm.inside import MARK
+from tuner.marked_lines import marked_json
 
 FACTS = "facts"
 _PROGRAM = Path(__file__).with_name("inside.py")
@@ -60,7 +61,7 @@ def _shared(servers: Sequence[ServerArgs]) -> dict[str, FlagValue]:
 
 def read_facts(output: str) -> EngineFacts:
     """Facts from the program's output; unknown facts when it says nothing readable."""
-    found = _answer(output)
+    found = marked_json(output, MARK)
     if not isinstance(found, dict):
         return EngineFacts(outputs={FACTS: output})
     flags = found.get("flags")
@@ -74,7 +75,7 @@ def read_facts(output: str) -> EngineFacts:
 
 def read_resolutions(output: str, servers: Sequence[ServerArgs]) -> list[Resolution]:
     """One resolution per server; empty ones when the program gave no readable answer."""
-    found = _answer(output)
+    found = marked_json(output, MARK)
     answers = list(found) if isinstance(found, list) and len(found) <= len(servers) else []
     answers += [None] * (len(servers) - len(answers))
     return [_resolution(one, args) for one, args in zip(answers, servers, strict=True)]
@@ -115,14 +116,3 @@ def one_line(text: str) -> str:
         lines = [" ".join(body).partition(" [type=")[0].removeprefix("Value error, ")]
     line = lines[0] if lines else ""
     return line if len(line) <= 300 else f"{line[:297]}..."
-
-
-def _answer(output: str) -> Any:
-    for line in reversed(output.splitlines()):
-        _, mark, text = line.partition(MARK)
-        if mark:
-            try:
-                return json.loads(text)
-            except json.JSONDecodeError:
-                return None
-    return None
