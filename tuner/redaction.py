@@ -19,7 +19,7 @@ _TEXT_TOKEN = re.compile(
     r"(?:.*[_.-])?(?:bos|eos|pad|unk|sep|cls|mask|stop|image|think|per)[_.-]token", re.IGNORECASE
 )
 _PAIR = re.compile(
-    rf"""(?P<key>["']?({_NAME})["']?\s*[:=]\s*)"""
+    rf"""(?<![\w.-])(?P<key>["']?({_NAME})["']?\s*[:=]\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s,}#][^,}#\n]*)""",
     re.I | re.S,
 )

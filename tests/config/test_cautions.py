@@ -108,3 +108,11 @@ def test_the_rest_of_the_study(tmp_path: Path) -> None:
         ["engine.args.kv-cache-dtype", "changes what the model writes, in the baseline as well"],
         ["engine.env.NCCL_WARP_SPEED", "is in no NCCL documentation; NCCL may ignore it"],
     ]
+
+
+@pytest.mark.parametrize(("env", "said"), [("NCCL_DEBUG: INFO", 1), ("NCCL_DEBUG: null", 0)])
+def test_debugging_while_servers_are_measured(tmp_path: Path, env: str, said: int) -> None:
+    found = cautions(tmp_path, env=env)
+    assert [text.partition(": engine")[2] for text in found] == [
+        ".env.NCCL_DEBUG: writes logs while servers are measured"
+    ] * said

@@ -132,3 +132,56 @@ def test_spellings_of_one_value_are_the_same(asked: Any, found: Any, same: bool)
 
 def test_private_fields_are_no_flags() -> None:
     assert effective_flags({"_x": 1, "tp_size": 2}) == {"tp-size": 2}
+
+
+def launches_of(version: str) -> list[dict[str, Any]]:
+    """Two launches of one server as other versions report it: layouts, old names, what changes."""
+    shared = {"model_path": "/m", "tp_size": 4, "speculative_algorithm": "EAGLE3",
+              "speculative_num_steps": 3, "speculative_eagle_topk": 1,
+              "speculative_num_draft_tokens": 4, "attention_backend": "fa3",
+              "version": version}  # fmt: skip
+    return [
+        {
+            **shared, "port": 30000 + n, "nccl_port": 4000 + n, "random_seed": 77 * n,
+            "disaggregation_bootstrap_port": 8998 + n, "tokenizer_ipc_name": f"ipc:///tmp/{n}",
+            "startup_time": 61.2 + n, "server_start_timestamp": 1.7e9 + n, "main_pid": 900 + n,
+            "max_total_num_tokens": 120_000 + n, "api_key": f"secret-{n}", "hf_token": f"hf_{n}",
+            "internal_states": [{
+                "last_gen_throughput": 88.1 + n, "avg_spec_accept_length": 2.1 + n,
+                "memory_usage": {"weight": 12.1 + n}, "effective_max_running_requests_per_dp": 48,
+            }],
+        }
+        for n in (0, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["flat", "nested", "states only"])
+@pytest.mark.parametrize("version", ["0.5.10", "0.5.14.post1", "0.5.23", "0.6.0rc1"])
+def test_two_launches_of_one_server_are_one_server_in_every_version(
+    version: str, layout: str
+) -> None:
+    found = []
+    for launch in launches_of(version):
+        states = launch.pop("internal_states")
+        document: dict[str, Any] = {**launch, "internal_states": states}
+        if layout == "nested":
+            document = {"server_args": launch, "internal_states": states, "version": version}
+        elif layout == "states only":
+            model = {"model_path": launch.pop("model_path")}
+            document = {**model, "internal_states": [{**launch, **states[0]}]}
+        found.append(parse_server_info(json.dumps(document)))
+    assert found[0] == found[1]
+    assert found[0]["speculative-num-draft-tokens"] == 4
+    assert found[0]["effective-max-running-requests-per-dp"] == 48
+    assert not [name for name in found[0] if "token" in name and "secret" in str(found[0][name])]
+    assert not {"api-key", "hf-token", "port", "main-pid"} & found[0].keys()
+    asked = {"model-path": "/m", "tp-size": 4, "speculative-algorithm": "EAGLE3",
+             "speculative-num-steps": 3, "speculative-eagle-topk": 1,
+             "speculative-num-draft-tokens": 4, "attention-backend": "fa3"}  # fmt: skip
+    assert names(asked, found[0]) == {}
+
+
+def test_what_a_flag_is_called_decides_and_not_that_it_ends_alike() -> None:
+    kept = {"watchdog_timeout": 300, "speculative_token_map": "/x", "max_prefill_tokens": 16384,
+            "stream_interval": 1, "decode_log_interval": 40, "import_path": "/y"}  # fmt: skip
+    assert len(effective_flags(kept)) == len(kept)

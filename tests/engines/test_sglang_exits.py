@@ -151,3 +151,77 @@ def test_an_interpreter_without_sglang_says_what_to_set() -> None:
     assert found.kind is Kind.LAUNCH_CRASH
     assert "No module named 'sglang'" in found.reason
     assert found.hint == "Set engine.executable to the Python interpreter that has SGLang."
+
+
+READY = "The server is fired up and ready to roll!\n"
+NCCL_OOM = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled cuda error, "
+    "NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\n"
+    "Last error:\nCuda failure 2 'out of memory'\n"
+)
+HUNG = (
+    "[rank1]:[E101 10:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE) ran for 600010 milliseconds\n"
+)
+CRASHED = "[x] Subprocess scheduler_0 (pid=123) crashed with exit code {}. Triggering SIGQUIT\n"
+DEAD = "[x] Rank 0 scheduler is dead. Please check the logs.\n[x] Exit code: {}\nEOFError\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        (TRACE + NCCL_OOM, Kind.OUT_OF_MEMORY, "Cuda failure 2 'out of memory'"),
+        (TRACE + "ValueError: The memory capacity is unbalanced. Some GPUs may be occupied by "
+         "other processes.", Kind.OUT_OF_MEMORY, "ValueError: The memory capacity is unbalanced"),
+        (DEAD.format(-9), Kind.OUT_OF_MEMORY, "Rank 0 scheduler is dead"),
+        (DEAD.format(-11), Kind.LAUNCH_CRASH, "Rank 0 scheduler is dead"),
+        (READY + CRASHED.format(-9), Kind.OUT_OF_MEMORY, "crashed with exit code -9"),
+        (READY + CRASHED.format(-11), Kind.DIED, "crashed with exit code -11"),
+        (READY + CRASHED.format(-15), Kind.DIED, "ended by SIGKILL"),
+        (READY + "[x TP0] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+         Kind.DIED, "Scheduler watchdog timeout"),
+        (READY + "[x TP0] Watchdog timeout (self.watchdog_timeout=300)", Kind.DIED,
+         "Watchdog timeout"),
+        (READY + HUNG, Kind.DIED, "Watchdog caught collective operation timeout: WorkNCCL"),
+        (HUNG, Kind.LAUNCH_CRASH, "Watchdog caught collective operation timeout: WorkNCCL"),
+        (READY + TRACE + "torch.AcceleratorError: CUDA error: device-side assert triggered\n"
+         "CUDA kernel errors might be asynchronously reported", Kind.DIED,
+         "torch.AcceleratorError: CUDA error: device-side assert triggered"),
+        (TRACE + "Exception: Capture cuda graph failed: CUDA error: an illegal memory access",
+         Kind.LAUNCH_CRASH, "Capture cuda graph failed: CUDA error: an illegal memory access"),
+        ("OSError: You are trying to access a gated repo.\n401 Client Error.", Kind.LAUNCH_CRASH,
+         "gated repo"),
+        ("OSError: [Errno 28] No space left on device", Kind.LAUNCH_CRASH, "No space left"),
+        ("Fatal Python error: Segmentation fault\n\nThread 0x1", Kind.LAUNCH_CRASH,
+         "Fatal Python error: Segmentation fault"),
+    ],
+)  # fmt: skip
+def test_texts_of_other_versions_and_of_the_system(text: str, kind: Kind, reason: str) -> None:
+    failure = classify(-9, text)
+    assert failure.kind is kind
+    assert reason in failure.reason
+    assert failure.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-03-18 11:22:06.731 ERROR 1 [ TP0 scheduler.py:3190] Scheduler hit an exception: "
+        "Traceback\nRuntimeError: boom\n",
+        '{"level": "ERROR", "message": "Scheduler hit it: Traceback\\nRuntimeError: boom"}',
+        "\x1b[31mRuntimeError: boom\x1b[0m\n",
+        "RuntimeError: boom\r\n",
+        "  + Exception Group Traceback\n    | RuntimeError: boom\n    +---------------\n",
+        "[2026-01-01 00:00:00 DP0 TP3 EP3] RuntimeError: boom\n",
+    ],
+)
+def test_every_form_of_logging_is_read(text: str) -> None:
+    failure = classify(-9, text)
+    assert (failure.kind, failure.reason) == (Kind.LAUNCH_CRASH, "RuntimeError: boom")
+
+
+@pytest.mark.parametrize("attribute", ["set_embed", "hot_token_id", "draft_vocab_size"])
+def test_a_draft_that_is_an_ordinary_model_is_the_drafts_fault(attribute: str) -> None:
+    """What loads the target as its draft, or a plain Llama as an EAGLE3 head, dies so."""
+    text = f"AttributeError: 'LlamaForCausalLM' object has no attribute '{attribute}'"
+    assert classify(-9, TRACE + text).is_draft_fault

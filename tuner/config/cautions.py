@@ -24,6 +24,7 @@ _LOSSY = {
     "ctk": "changes what the model writes",
     "ctv": "changes what the model writes",
 }
+_DEBUGGING = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS")
 _LOAD_SHAPING = frozenset(
     {"max-running-requests", "max-num-seqs", "parallel", "np", "max-concurrency"}
 )
@@ -62,7 +63,7 @@ def _variable_cautions(name: str, values: tuple[object, ...]) -> Iterator[str]:
         yield f"{name} has no choice `{UNSET}`; NCCL's own selection is never measured"
     if name == "NCCL_PROTO" and any(_forces_ll128(str(value)) for value in values):
         yield "LL128 gives wrong data on some links without an error; outputs must be compared"
-    if name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"):
+    if name in _DEBUGGING:
         yield f"{name} writes logs while servers are measured"
 
 
@@ -93,3 +94,5 @@ def _study_cautions(config: StudyConfig, space: MergedSpace) -> Iterator[tuple[s
     for name in config.engine.env:
         if is_undocumented_nccl(name):
             yield f"engine.env.{name}", "is in no NCCL documentation; NCCL may ignore it"
+        if name in _DEBUGGING and config.engine.env[name]:
+            yield f"engine.env.{name}", "writes logs while servers are measured"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, WithJsonSchema
 
 from tuner.config.base import Frozen, Issue, PositiveDuration
-from tuner.config.environment import check_name
+from tuner.config.environment import check_name, check_value
 from tuner.config.space import check_flag
 from tuner.redaction import is_secret
 
@@ -56,10 +56,13 @@ class EngineBase(Frozen):
         """Flags by their own names with real values; variables by names that exist."""
         for flag, value in self.args.items():
             yield from self._flag_issues(flag, value)
-        for name in self.env:
+        for name, text in self.env.items():
             issue = check_name(name, ("env", name))
             if issue:
                 yield replace(issue, is_key=True)
+            found = check_value(name, text or "", ("env", name))
+            if found:
+                yield found
 
     def _flag_issues(self, flag: str, value: JsonValue) -> Iterator[Issue]:
         at = ("args", flag)

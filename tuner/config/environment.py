@@ -14,6 +14,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = "TUNER_"
 """Variables with this prefix mark the tuner's own servers."""
 
+MOST_BYTES = 131_071
+"""Of NAME=VALUE: Linux starts no program with a longer one."""
+
 _DOCUMENTED = """
 ALGO ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECKS_DISABLE CHECK_POINTERS
 COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING COMM_ID COMM_SPLIT_SHARE_RESOURCES
@@ -60,6 +63,20 @@ def check_name(name: str, at: tuple[str | int, ...] = ()) -> Issue | None:
     if near and name not in NCCL_NAMES and _differs_little(name, near):
         return Issue(
             f"must be a variable that NCCL reads, got {name}", f"Did you mean {near}?", at
+        )
+    return None
+
+
+def check_value(name: str, value: str, at: tuple[str | int, ...] = ()) -> Issue | None:
+    """The issue of a variable's value, if the system could not hand it to a program."""
+    if "\0" in value:
+        return Issue("must not hold a NUL character, which no program gets", "Remove it.", at)
+    size = len(f"{name}={value}".encode(errors="surrogatepass"))
+    if size > MOST_BYTES:
+        return Issue(
+            f"must be at most {MOST_BYTES} bytes with its name, got {size}",
+            "Put it into a file, and the file's name here.",
+            at,
         )
     return None
 

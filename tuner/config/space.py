@@ -196,6 +196,8 @@ def _choice_issues(choices: list[Scalar], *, is_env: bool) -> Iterator[Issue]:
         yield Issue(message, _one_type_hint(kinds), ("choices",))
     else:
         yield from _distinct_issues(choices)
+    if is_env and any(isinstance(value, str) and "\0" in value for value in typed):
+        yield Issue("must not hold a NUL character, which no program gets", at=("choices",))
     if is_env and "switches" in kinds:
         message = f"must be text or numbers for a variable, got {show(choices)}"
         yield Issue(message, "Write 1 and 0.", ("choices",))

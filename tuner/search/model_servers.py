@@ -127,7 +127,7 @@ def is_silent(roles: Roles) -> bool:
 
 
 def _matrix(columns: Sequence[Array], count: int) -> Array:
-    kept = [column for column in columns if np.ptp(column) > 0]
+    kept = [column for column in columns if column.size and np.ptp(column) > 0]
     return np.array(kept).T if kept else np.zeros((count, 1))
 
 

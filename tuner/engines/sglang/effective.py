@@ -14,6 +14,7 @@ from typing import Any
 from tuner.args import FlagValue, ServerArgs
 from tuner.engines.base import Drift
 from tuner.engines.sglang import flags as F
+from tuner.redaction import is_secret
 
 _VOLATILE = frozenset({
     "port", "host", "nccl-port", "grpc-port", "random-seed", "startup-time", "launch-command",
@@ -25,6 +26,9 @@ _VOLATILE = frozenset({
     "weight-version", "disaggregation-bootstrap-port", "engine-info-bootstrap-port",
     "encoder-bootstrap-port",
 })  # fmt: skip
+_VOLATILE_ENDINGS = ("-port", "-ports", "-pid", "-endpoint", "-uptime", "-timestamp", "-time",
+                     "-throughput", "-ipc-name", "-socket-path")  # fmt: skip
+"""What fields of other versions are called that change by themselves."""
 _SECRET = frozenset({"api-key", "admin-api-key", "ssl-keyfile-password", "watermark-key",
                      "watermark-key-b", "watermark-config"})  # fmt: skip
 _OLD_NAMES = {
@@ -71,7 +75,8 @@ def effective_flags(resolved: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in resolved.items():
         name = F.spelled(str(key))
         name = _OLD_NAMES.get(name, name)
-        hidden = str(key).startswith("_") or name in _VOLATILE or name in _SECRET
+        by_itself = name in _VOLATILE or name.endswith(_VOLATILE_ENDINGS)
+        hidden = str(key).startswith("_") or by_itself or name in _SECRET or is_secret(name)
         if not hidden and name not in {"server-args", "sidecar-args"}:
             values[name] = value
     return values

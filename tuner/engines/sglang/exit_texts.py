@@ -61,12 +61,18 @@ PATTERNS: tuple[Pattern, ...] = (
          r"Loading the model.*out of memory|"
          r"max_total_num_tokens.*(<=|less than)|insufficient (GPU )?memory",
          Kind.OUT_OF_MEMORY, "Raise mem-fraction-static, or use more GPUs."),
-    _row(r"scheduler died during initialization \(exit code: -9\)", Kind.OUT_OF_MEMORY,
+    _row(r"(CUDA|HIP) failure \d+ '?out of memory", Kind.OUT_OF_MEMORY, _MEMORY),
+    _row(r"The memory capacity is unbalanced", Kind.OUT_OF_MEMORY,
+         "Another process holds memory of a GPU: `tuner doctor` lists it; end it."),
+    _row(r"scheduler died during initialization \(exit code: -9\)|"
+         r"Subprocess \S+ .{0,40}crashed with exit code -9|"
+         r"scheduler is dead[^\n]*\n[^\n]*Exit code: -9", Kind.OUT_OF_MEMORY,
          "The system ended it, usually for host memory: look at `dmesg`."),
     PORT,
     _row(r"selected index k out of range", Kind.LAUNCH_CRASH,
          "The draft tree cannot hold so many tokens: lower the draft tokens."),
-    _row(r"has no attribute 'draft_vocab_size'|does not implement set_eagle3_layers_to_capture|"
+    _row(r"has no attribute '(draft_vocab_size|hot_token_id|set_embed|get_embed)'|"
+         r"does not implement set_eagle3_layers_to_capture|"
          r"(vocab_size|vocabular(y|ies)).*(mismatch|not (match|equal|the same)|must be)|"
          r"tokenizers? .*(mismatch|differ|not (match|identical))",
          Kind.LAUNCH_CRASH, _DRAFT, True),
@@ -79,13 +85,18 @@ PATTERNS: tuple[Pattern, ...] = (
          True),
     _row(r"(draft|eagle|mtp|nextn).*(No such file|does not exist|not a local folder|"
          r"Cannot find any model weights)", Kind.LAUNCH_CRASH, _LOADING, True),
+    _row(r"gated repo|401 Client Error|does not recognize this architecture|"
+         r"Model architectures .* are not supported", Kind.LAUNCH_CRASH,
+         "Check that the model may be read here, and that this SGLang knows it."),
+    _row(r"No space left on device", Kind.LAUNCH_CRASH, "Free disk space, then run again."),
     _row(r"Cannot find any model weights|Repo id must be in the form|"
          r"No (safetensors|model) (weights|files)|"
          r"not a local folder and is not a valid model identifier|"
          r"does not appear to have a file named|SafetensorError|"
          r"(weights?|parameters?) .*(not initialized|missing) .*checkpoint", Kind.LAUNCH_CRASH,
          _LOADING),
-    _row(r"NCCL (WARN|error)|ncclUnhandledCudaError|ncclSystemError|ncclInvalidUsage|"
+    _row(r"NCCL (WARN|error)|Watchdog caught collective operation timeout|"
+         r"ncclUnhandledCudaError|ncclSystemError|ncclInvalidUsage|"
          r"unhandled (cuda|system) error", Kind.LAUNCH_CRASH,
          "Check the NCCL variables with `tuner probe collectives`."),
     COMBINATION,

@@ -7,6 +7,7 @@ silent.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 
@@ -28,10 +29,19 @@ _SERVED = re.compile(
 
 _LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
 _CAUSE = re.compile(
-    r"^\s*(?:\[[^\]]*\]\s*)?"
-    r"((?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Failure|Exit)\b:?.*)$"
+    r"^[\s|+]*(?:\[[^\]]*\]\s*)?"
+    r"((?:[A-Za-z_][\w.]*\.)?(?:(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Failure)|[A-Z]\w+Exit)"
+    r"\b:?.*)$"
 )
-_PARSER = re.compile(r"^.*\berror: (.+)$")
+_PARSER = re.compile(r"^[\w./ -]+: error: (.+)$")
+_LAST_RESORT = re.compile(
+    r"(Watchdog caught collective operation timeout.*|(?:Scheduler )?watchdog timeout \(.*|"
+    r"Subprocess \S+ .*crashed with exit code (?!-15\b).*|Rank \d+ scheduler is dead.*|"
+    r"Fatal Python error: .*)",
+    re.I,
+)
+"""What tells why where there was no exception."""
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NOISE = re.compile(
     r"ConnectionError|ConnectionRefusedError|ReadTimeout|TimeoutError: timed out|"
     r"requests\.exceptions|urllib3\.exceptions|/freeze_gc"
@@ -47,6 +57,7 @@ def classify(returncode: int | None, log_tail: str, draft_model: str = "") -> Fa
 
     A failure that names the draft model is the draft's.
     """
+    log_tail = plain_text(log_tail)
     cause = cause_of(log_tail)
     served = None if PORT.text.search(log_tail) else _SERVED.search(log_tail)
     if served is not None and returncode is not None:
@@ -62,11 +73,14 @@ def classify(returncode: int | None, log_tail: str, draft_model: str = "") -> Fa
 def cause_of(log_tail: str) -> str:
     """The line that says why: the parser's error, or the last exception of a traceback.
 
-    A bare exception name does not replace one with a message.
+    A bare exception name does not replace one with a message. Without any exception: the line
+    about a watchdog or a dead worker.
     """
-    found = ""
+    found = last_resort = ""
     for line in log_tail.splitlines():
         parser, match = _PARSER.match(line), _CAUSE.match(line)
+        other = _LAST_RESORT.search(line)
+        last_resort = last_resort or (other[1].strip() if other else "")
         if parser is not None:
             found = parser[1].strip()
         elif match is not None and not _NOISE.search(line):
@@ -74,7 +88,23 @@ def cause_of(log_tail: str) -> str:
             is_bare = text.rstrip(":").replace(".", "").isidentifier()
             if not (is_bare and found):
                 found = text
-    return found[:400]
+    is_told = bool(found) and not (last_resort and found.rstrip(":") == "EOFError")
+    return (found if is_told else last_resort)[:400]
+
+
+def plain_text(log: str) -> str:
+    """A log without colours; a line that is a JSON record is replaced by its message."""
+    lines = _ANSI.sub("", log).splitlines()
+    return "\n".join(_message(line) if line.startswith("{") else line for line in lines)
+
+
+def _message(line: str) -> str:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return line
+    texts = [record.get(name) for name in ("message", "msg", "event")]
+    return next((text for text in texts if isinstance(text, str)), line)
 
 
 def _first_match(cause: str, log_tail: str) -> Pattern | None:

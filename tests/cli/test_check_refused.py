@@ -1,0 +1,72 @@
+"""`tuner check` where SGLang would refuse: every illegal server is counted under its rule's name,
+and a space without any legal server is an answer, not a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tuner.cli.check import check_lines, check_study
+from tuner.config.loader import load_study
+from tuner.errors import ConfigError
+
+CHAIN = {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 1}
+TREE = {"speculative-algorithm": "EAGLE3", "speculative-eagle-topk": 4,
+        "speculative-num-draft-tokens": 8}  # fmt: skip
+STEPS = {"steps": {"flag": "speculative-num-steps", "int": [2, 3]}}
+PROTO = {"proto": {"env": "NCCL_PROTO", "choices": ["LL", "Simple"]}}
+
+
+def study(work: Path, args: dict[str, Any], parameters: dict[str, Any], **engine: Any) -> Path:
+    document = {
+        "name": "refused",
+        "engine": {"kind": "sglang", "model": "/m", "executable": "/nowhere/python",
+                   "draft_model": "/d", "args": args, **engine},
+        "space": {"parameters": parameters},
+        "workload": {"prompts": {"builtin": "mixed"}},
+        "objective": {"maximize": "output_tokens_per_s"},
+    }  # fmt: skip
+    path = work / "refused.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("args", "parameters", "env", "rule"),
+    [
+        ({**CHAIN, "speculative-algorithm": "EAGEL3"}, STEPS, {}, "algorithm-known"),
+        ({**TREE, "attention-backend": "trtllm_mha"}, STEPS, {}, "chain-only-backend"),
+        ({**TREE, "attention-backend": "fa4", "page-size": 64}, STEPS, {}, "paged-tree"),
+        ({**TREE, "attention-backend": "torch_native"}, STEPS, {}, "draft-backend"),
+        ({**TREE, "speculative-use-rejection-sampling": True}, STEPS, {}, "rejection-sampling"),
+        ({**TREE, "nnodes": 2}, STEPS, {}, "one-node"),
+        ({**TREE, "pp-size": 2}, STEPS, {}, "pipeline"),
+        ({**TREE, "chunked-prefill-size": 1000, "page-size": 64}, STEPS, {}, "chunk-of-pages"),
+        ({"speculative-algorithm": "DFLASH", "device": "cpu"}, STEPS, {}, "device"),
+        ({**TREE, "tp-size": 2}, STEPS, {"NCCL_PROTO": "Fast"}, "nccl-value"),
+        ({**TREE, "tp-size": 2}, STEPS, {"NCCL_PROTO": "LL\n"}, "nccl-value"),
+        ({**TREE, "tp-size": 2}, STEPS, {"NCCL_MAX_NCHANNELS": "0"}, "nccl-value"),
+        ({"tp-size": 2, "enable-deterministic-inference": True},
+         {"algo": {"env": "NCCL_ALGO", "choices": ["Ring", "Tree"]}}, {}, "nccl-deterministic"),
+    ],
+)  # fmt: skip
+def test_a_space_without_a_legal_server_is_answered(
+    work: Path, args: dict[str, Any], parameters: dict[str, Any], env: dict[str, str], rule: str
+) -> None:
+    report = check_study(study(work, args, parameters, env=env))
+    document = report.to_json()
+    assert document["space"]["distinct"] == 0
+    assert any("no server of the space is legal" in text for text in report.warnings)
+    text = "\n".join(check_lines(report))
+    assert rule in text
+    assert "0 distinct servers" in text
+
+
+def test_one_gpu_has_nothing_to_reduce(work: Path) -> None:
+    path = study(work, {"tp-size": 1}, PROTO)
+    with pytest.raises(ConfigError) as caught:
+        load_study(path)
+    assert "must not be searched on one GPU" in str(caught.value.problems[0])
