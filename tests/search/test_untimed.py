@@ -132,3 +132,12 @@ def test_what_an_engine_section_asks_for(
     section: dict[str, Any], has_gpus: bool, looks: Looks
 ) -> None:
     assert looks_of(parse_engine(section), has_gpus=has_gpus) == looks
+
+
+@pytest.mark.parametrize("word", ["off", "finalists", "every"])
+def test_every_word_may_be_written_plainly(work: Path, study_yaml: StudyYaml, word: str) -> None:
+    """Plain `off` is a false switch in YAML."""
+    text = study_yaml(engine={"nccl_probe": "NP", "measure_cycle": "MC"})
+    (work / "s.yaml").write_text(text.replace("NP", word).replace("MC", word))
+    engine = load_study(work / "s.yaml").config.engine
+    assert (engine.nccl_probe, engine.measure_cycle) == (word, word)  # type: ignore[union-attr]

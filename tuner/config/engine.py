@@ -93,6 +93,7 @@ def _owned(flag: str, key: str) -> Issue:
 
 
 Look = Literal["every", "finalists", "off"]
+LookOrAuto = Literal["auto", "every", "finalists", "off"]
 _NCCL_PROBE = (
     "Which trials with NCCL variables get one untimed launch per environment, which reads in "
     "NCCL's own log what it took from it, how it talks and what it chose."
@@ -116,7 +117,7 @@ class SglangConfig(EngineBase):
     }
     kind: Literal["sglang"]
     nccl_probe: Look = Field(default="finalists", description=_NCCL_PROBE)
-    measure_cycle: Look | Literal["auto"] = Field(default="auto", description=_MEASURE_CYCLE)
+    measure_cycle: LookOrAuto = Field(default="auto", description=_MEASURE_CYCLE)
 
 
 class VllmConfig(EngineBase):

@@ -33,7 +33,10 @@ from tuner.config.study_rules import (
 from tuner.errors import ConfigError, Problem
 from tuner.redaction import hide_in_text, is_secret
 
-PLAIN_SWITCHES: tuple[DocPath, ...] = (("workload", "cache"), ("fidelity", "compare"))
+PLAIN_SWITCHES: tuple[DocPath, ...] = (
+    ("workload", "cache"), ("fidelity", "compare"), ("engine", "nccl_probe"),
+    ("engine", "measure_cycle"),
+)  # fmt: skip
 """Where an unquoted `off` is a word of the format."""
 
 _ALWAYS_PATHS: tuple[DocPath, ...] = (("workload", "prompts", "file"), ("engine", "landscape"))
