@@ -87,6 +87,13 @@ def test_a_stamp_that_cannot_be_is_not_believed(poller: Poller) -> None:
         assert poller.arrived_s(stamp(impossible)) == poller.now
 
 
+def test_what_arrives_while_a_turn_is_worked_through_has_its_own_time(poller: Poller) -> None:
+    poller.wait(0.0)
+    time.sleep(0.02)
+    later = time.time() - 0.005
+    assert poller.now + 0.01 < poller.arrived_s(stamp(later)) < time.perf_counter()
+
+
 def test_an_exact_wait_is_not_rounded_to_milliseconds(poller: Poller) -> None:
     for exact_s in (0.0004, 0.0):
         waits = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 READ = select.EPOLLIN
-_WRITE = select.EPOLLOUT
+WRITE = select.EPOLLOUT
 _CHUNK = 65536
 _TIMESTAMPNS = 35  # SO_TIMESTAMPNS on Linux; the socket module does not name it
 _STAMP_SPACE = socket.CMSG_SPACE(16)
@@ -65,7 +65,7 @@ class Connection:
         self._pending = memoryview(payload)
         if self.is_connected:
             self._write()
-        self._watch(READ | _WRITE if self._pending or not self.is_connected else READ)
+        self._watch(READ | WRITE if self._pending or not self.is_connected else READ)
 
     def on_event(self) -> None:
         """Finish connecting, send what is left: for events other than `READ`. Raises OSError."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tuner.config.workload import TimeoutsConfig
 from tuner.errors import FailureKind, TrialFailure
-from tuner.measure.connection import READ, Address, Connection
+from tuner.measure.connection import READ, WRITE, Address, Connection
 from tuner.measure.exchange import CountTokens, Exchange, Job
 from tuner.measure.http1 import MalformedAnswer
 from tuner.measure.poller import Poller
@@ -186,6 +186,8 @@ class Driver:
                 if not connection.is_connected:
                     flight.exchange.sent_s = self.clock()
                 connection.on_event()
+                if mask == WRITE:
+                    return
             data, stamp = connection.receive()
         except BlockingIOError:
             return

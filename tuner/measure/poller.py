@@ -79,12 +79,15 @@ class Poller:
     def arrived_s(self, stamp: bytes) -> float:
         """The instant of a kernel stamp on the client's clock.
 
-        A stamp that cannot be (the wall clock was set meanwhile) gives the time of this turn.
+        A stamp that cannot be (the wall clock was set meanwhile) gives the time of this turn. One
+        after it can be: more may arrive while a turn is being worked through.
         """
         self._has_stamps = True
         seconds, nanoseconds = _unpack(stamp)
         at = seconds + nanoseconds * 1e-9 + self._offset_s
-        return at if -_SLACK_S < self.now - at < self._gap_s + _SLACK_S else self.now
+        if 0.0 <= self.now - at < self._gap_s + _SLACK_S:
+            return at
+        return at if self.now < at <= self._clock() + _SLACK_S else self.now
 
     def pace(self, request_s: float) -> None:
         """Decide how long to gather, from the events since the last call.
