@@ -84,7 +84,7 @@ class Poller:
         """
         self._has_stamps = True
         seconds, nanoseconds = _unpack(stamp)
-        at = seconds + nanoseconds * 1e-9 + self._offset_s
+        at: float = seconds + nanoseconds * 1e-9 + self._offset_s
         if 0.0 <= self.now - at < self._gap_s + _SLACK_S:
             return at
         return at if self.now < at <= self._clock() + _SLACK_S else self.now
