@@ -71,7 +71,8 @@ class BlockMeasured:
 
 @dataclass(frozen=True, slots=True)
 class TrialFinished:
-    """A trial is stored. `summary` holds what the permanent line shows (see store.record)."""
+    """A trial is stored: what its permanent line shows; `broken` are the outcome constraints
+    that it does not satisfy."""
 
     number: int
     state: TrialStateName
@@ -86,6 +87,7 @@ class TrialFinished:
     failure: str | None = None
     predicted: float | None = None
     warnings: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

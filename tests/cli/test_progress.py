@@ -110,6 +110,23 @@ def test_the_best_so_far_is_the_highest_ratio(trials: list[TrialRecord]) -> None
     )
 
 
+def test_what_breaks_a_constraint_is_never_the_best_so_far(trials: list[TrialRecord]) -> None:
+    """It may not be recommended, so it must not look as if it would be."""
+    limit = "ttft_p95_ms <= 1.10 * baseline"
+    broken = trials[5].model_copy(update={"constraints": {limit: 0.1, "error_rate == 0": 0.0}})
+    progress = Progress("output_tokens_per_s", Clock())
+    lines = played(progress, [*trials[:5], broken], 160)
+    assert progress.live(160)[-1].startswith("best so far      trial 1: 2,574 tok/s, 1.35x")
+    (line,) = [line for line in lines if line.lstrip().startswith("5 ")]
+    assert "steps=4 topk=1, breaks ttft_p95_ms <= 1.10 * baseline" in line
+    assert "error_rate" not in line
+    unmet = trials[0].model_copy(update={"constraints": {limit: 0.1}})
+    alone = Progress("output_tokens_per_s", Clock())
+    alone.recall([unmet], 100)
+    alone.take(StudyOpened("kimi-k2.5", True, 1, 1, 30, None), 100)
+    assert alone.live(100)[-1] == "best so far      the baseline: 1,912 tok/s"
+
+
 def test_the_baseline_is_best_until_something_beats_it(trials: list[TrialRecord]) -> None:
     progress = Progress("ttft_p95_ms", Clock())
     played(progress, trials[:1], 100)

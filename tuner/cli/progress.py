@@ -162,6 +162,8 @@ class Progress:
     def _consider(self, trial: TrialFinished) -> None:
         if trial.state not in ("baseline", "complete") or trial.vs_baseline is None:
             return
+        if trial.broken and trial.state != "baseline":
+            return
         if self._best is None or trial.vs_baseline > (self._best.vs_baseline or 0.0):
             self._best = trial
 

@@ -70,8 +70,11 @@ def trial_text(trial: TrialFinished) -> str:
     if trial.failure:
         named = f"{trial.failure}: {params or 'speculation off'}"
         return f"{named}; {trial.reason}" if trial.reason else named
+    if trial.reason:
+        return f"{params}, {trial.reason}"
+    broken = "".join(f", breaks {text}" for text in trial.broken)
     foreseen = f", predicted {units.ratio(trial.predicted)}" if trial.predicted else ""
-    return f"{params}, {trial.reason}" if trial.reason else f"{params}{foreseen}"
+    return f"{params}{broken}{foreseen}"
 
 
 def params_text(params: Mapping[str, Any]) -> str:

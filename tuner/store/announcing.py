@@ -22,6 +22,7 @@ def as_finished(record: TrialRecord) -> TrialFinished:
         failure=record.failure,
         predicted=record.predicted,
         warnings=tuple(record.warnings),
+        broken=tuple(text for text, violation in record.constraints.items() if violation > 0),
     )
 
 
