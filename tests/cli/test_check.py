@@ -119,6 +119,21 @@ def test_an_engine_that_is_not_here_is_a_warning(study: Path) -> None:
     assert report.problems == ()
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llamacpp"])
+def test_an_engine_that_is_not_here_is_said_once(study: Path, kind: str) -> None:
+    study.write_text(
+        f"name: gone\nengine: {{kind: {kind}, executable: /no/such/python, model: m}}\n"
+        "space: {parameters: {k: {flag: seed, int: [1, 3]}}}\n"
+        "workload: {prompts: {builtin: mixed}}\nobjective: {maximize: output_tokens_per_s}\n"
+    )
+    about = [text for text in check_study(study).warnings if "/no/such/python" in text]
+    assert len(about) == 1
+    assert about[0].startswith(
+        "/no/such/python: must be a program that can be started, got no such file or directory. "
+        "Flags were not checked against it. "
+    )
+
+
 def test_launches_that_were_seen_replace_the_guess(study: Path) -> None:
     place = place_of("demo", None)
     with open_store(place.url, create=True) as store:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -200,6 +201,55 @@ def test_several_nodes_are_a_leader_worker_set(spread: list[Any]) -> None:
     assert "readinessProbe" in leader
     assert not [key for key in worker if key.endswith("Probe")]
     assert service["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+
+
+TEMPLATE = {
+    "type": "object",
+    "required": ["spec"],
+    "properties": {
+        "metadata": {
+            "type": "object",
+            "properties": {"labels": {"additionalProperties": {"type": "string"}}},
+        },
+        "spec": {"type": "object", "required": ["containers"]},
+    },
+    "additionalProperties": False,
+}
+LEADER_WORKER_SET = {
+    "type": "object",
+    "required": ["leaderWorkerTemplate"],
+    "properties": {
+        "replicas": {"type": "integer"},
+        "startupPolicy": {"enum": ["LeaderCreated", "LeaderReady"]},
+        "leaderWorkerTemplate": {
+            "type": "object",
+            "required": ["workerTemplate"],
+            "properties": {
+                "size": {"type": "integer", "minimum": 1},
+                "restartPolicy": {"enum": ["Default", "RecreateGroupOnPodRestart", "None"]},
+                "leaderTemplate": TEMPLATE,
+                "workerTemplate": TEMPLATE,
+            },
+            "additionalProperties": False,
+        },
+    },
+    "additionalProperties": False,
+}
+"""What the custom resource leaderworkerset.x-k8s.io/v1 says of `spec`; an unknown key would be
+dropped silently by Kubernetes. The pods inside are validated as pods below."""
+
+
+def test_the_set_has_the_form_of_its_custom_resource(spread: list[Any]) -> None:
+    _, group, _ = spread
+    assert set(group) == {"apiVersion", "kind", "metadata", "spec"}
+    jsonschema.validate(group["spec"], LEADER_WORKER_SET)
+    template = group["spec"]["leaderWorkerTemplate"]
+    for name in ("leaderTemplate", "workerTemplate"):
+        pod = template[name]["spec"]
+        assert pod.get("restartPolicy", "Always") == "Always", "a StatefulSet takes no other"
+        text = json.dumps(template[name])
+        given = {"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}
+        assert set(re.findall(r"\$\((LWS_\w+)\)", text)) <= given
 
 
 def test_a_vllm_worker_serves_nothing() -> None:

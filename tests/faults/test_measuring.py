@@ -174,7 +174,7 @@ def test_a_server_that_dies_under_load_has_died(client: Callable[..., LoadClient
 
 # ---- speeds that change -------------------------------------------------------------------------
 def test_throughput_that_falls_is_reported(block: Callable[..., Block]) -> None:
-    slowing = {"step_ms": 4, "answer_tokens": 20, "slow_after_s": 2.0, "slow_after_factor": 3.0}
+    slowing = {"step_ms": 8, "answer_tokens": 16, "slow_from": 15, "slow_after_factor": 6.0}
     warnings = check_measurement(summarize([block(slowing, 30)]))
     assert any("slower" in text or "two groups" in text for text in warnings)
 

@@ -98,7 +98,7 @@ def test_fast_failures_and_cached_repeats_win_nothing(run: Run) -> None:
 
 def test_throughput_that_halves_in_every_launch_is_reported_and_wins_nothing(run: Run) -> None:
     _, document = run(
-        {"slow_after_s": 1.6, "slow_after_factor": 2.0},
+        {"slow_from": 20, "slow_after_factor": 2.0},
         [2],
         workload={"blocks": 3, "block_size": 10, "held_out": 10},
     )

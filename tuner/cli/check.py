@@ -184,13 +184,14 @@ def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:
     from tuner.space import build_space
 
     engine = get_engine(loaded.config.engine)
-    warnings = []
+    warnings: list[str] = []
+    facts = EngineFacts()
     try:
         facts = inspect_engine(engine, loaded.config.engine)
     except EngineError as error:
-        facts = EngineFacts()
         warnings.append(f"{error.message} Flags were not checked against it. {error.hint}")
-    candidates = find_candidates(engine, build_space(loaded), facts)
+    space, is_installed = build_space(loaded), not warnings
+    candidates = find_candidates(engine, space, facts, is_installed=is_installed)
     if not candidates.survey.servers:
         warnings.append("no server of the space is legal: only the baseline would be measured")
     return candidates, [*warnings, *candidates.notes]

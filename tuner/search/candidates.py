@@ -138,9 +138,16 @@ def read_model_config(model: str | None) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def find_candidates(engine: Engine, space: SearchSpace, facts: EngineFacts) -> Candidates:
-    """Every distinct legal server of a space, the engine's own resolver having its say."""
+def find_candidates(
+    engine: Engine, space: SearchSpace, facts: EngineFacts, *, is_installed: bool = True
+) -> Candidates:
+    """Every distinct legal server of a space, the engine's own resolver having its say.
+
+    `is_installed` False: there is nobody to ask, as was said already.
+    """
     first = _survey(Candidates(engine, space, NOTHING, facts))
+    if not is_installed:
+        return first
     resolutions, notes = _preflight(engine, [args for _, args in first.survey.servers])
     noted = replace(first, resolutions=resolutions, notes=tuple(notes))
     return _survey(noted) if resolutions else noted

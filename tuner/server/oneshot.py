@@ -87,7 +87,7 @@ def _started(
             )
         except (OSError, ValueError) as error:
             raise EngineError(
-                f"{command.argv[0]}: must be a program that can be started, got {error}.",
+                f"{command.argv[0]}: must be a program that can be started, got {_why(error)}.",
                 "Set engine.executable to the program or interpreter that has the engine.",
             ) from error
     with child:
@@ -95,6 +95,12 @@ def _started(
             yield child
         finally:
             _kill_all(child, record.marker)
+
+
+def _why(error: OSError | ValueError) -> str:
+    """`no such file or directory`, without number and a second mention of the name."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return (reason or str(error)).lower()
 
 
 class _Reading:

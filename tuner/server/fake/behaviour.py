@@ -25,7 +25,8 @@ class Behaviour:
         drift_per_launch: each launch is slower than the one before by this share; needs
             state_dir.
         slow_first, slow_first_factor: so many requests are so much slower.
-        slow_after_s, slow_after_factor: the same from so many seconds after the start.
+        slow_after_s, slow_after_factor: the same from so many seconds after the start;
+            slow_from: from this request on.
         collapse_at_concurrency, collapse_factor: slower for good once so many run at once.
         cache_speedup: a prompt seen before has its TTFT divided by this (1: no cache).
         tokens_per_chunk: merge or split into chunks of so many tokens; None: one per step.
@@ -90,6 +91,7 @@ class Behaviour:
     slow_first: int = 0
     slow_first_factor: float = 5.0
     slow_after_s: float | None = None
+    slow_from: int | None = None
     slow_after_factor: float = 2.0
     collapse_at_concurrency: int | None = None
     collapse_factor: float = 3.0

@@ -125,12 +125,16 @@ class Generation:
         factor = self._drift
         if truth.number < behaviour.slow_first:
             factor *= behaviour.slow_first_factor
-        age = time.perf_counter() - self._ledger.started_s
-        if behaviour.slow_after_s is not None and age > behaviour.slow_after_s:
+        if self._has_slowed(truth):
             factor *= behaviour.slow_after_factor
         if self._ledger.has_collapsed:
             factor *= behaviour.collapse_factor
         return factor / behaviour.garbage_speedup if self.is_garbage else factor
+
+    def _has_slowed(self, truth: Truth) -> bool:
+        after, first = self._behaviour.slow_after_s, self._behaviour.slow_from
+        age = time.perf_counter() - self._ledger.started_s
+        return (after is not None and age > after) or (first is not None and truth.number >= first)
 
 
 async def _until(due: float, turn: int) -> None:
