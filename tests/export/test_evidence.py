@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tuner.config.workload import LimitsConfig
 from tuner.errors import StoreError
 from tuner.export.bundle import build_bundle
-from tuner.export.evidence import Evidence, evidence_document, read_evidence, render_prompts
+from tuner.export.evidence import (
+    PROMPTS,
+    Evidence,
+    evidence_document,
+    read_evidence,
+    render_prompts,
+)
 from tuner.export.subject import Subject
 from tuner.measure.prompts import Workload
 from tuner.measure.records import LoadPoint, Prompt, Sampling
@@ -63,3 +72,14 @@ def test_a_bundle_holds_it_under_its_hash(engine: Any, subject: Subject, tmp_pat
 def test_what_is_missing_is_named(manifest: Any, files: Any, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         read_evidence(manifest, files)
+
+
+@given(st.text(), st.text())
+def test_any_prompt_and_any_answer_is_read_back(prompt: str, answer: str) -> None:
+    """Also one with U+2028 in it, which `splitlines` takes for the end of a line."""
+    held = ((Prompt("a", ({"role": "user", "content": prompt},), "code"),),)
+    plain = evidence()
+    workload = replace(plain.workload, held_out_blocks=held)
+    written = replace(plain, workload=workload, answers={"a": (answer, "x\u2028y\x85z")})
+    document = json.loads(json.dumps(evidence_document(written)))
+    assert read_evidence({"evidence": document}, {PROMPTS: render_prompts(written)}) == written

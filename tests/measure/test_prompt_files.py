@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tuner.errors import UsageError
 from tuner.measure.prompt_files import read_prompts
@@ -123,3 +125,36 @@ def test_broken_json_names_the_line(tmp_path: Path) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be a readable UTF-8 file of prompts"):
         read_prompts(tmp_path / "none.jsonl")
+
+
+# ---- what real exports hold ------------------------------------------------------------------
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.booleans())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_survives_json_lines(tmp_path: Path, texts: list[str], is_ascii: bool) -> None:
+    """Chats are full of U+2028, U+0085 and form feeds, which are no ends of lines in JSON."""
+    rows = [json.dumps({"prompt": text}, ensure_ascii=is_ascii) for text in texts]
+    file = tmp_path / "p.jsonl"
+    file.write_bytes("\n".join(rows).encode())
+    assert [p.messages for p in read_prompts(file)] == [user(text) for text in texts]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0c", "\x1c"])
+def test_a_plain_line_ends_where_editors_end_it(tmp_path: Path, separator: str) -> None:
+    file = tmp_path / "p.txt"
+    file.write_text(f"one{separator}still one\r\ntwo\n\nthree")
+    found = read_prompts(file)
+    texts = [f"one{separator}still one", "two", "three"]
+    assert [p.messages for p in found] == [user(text) for text in texts]
+    assert [p.id for p in found] == ["p-1", "p-2", "p-4"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"prompt": "Hi"}', '[{"conversations": [{"from": "human", "value": "Hi"}]}]', "Hi"]
+)
+def test_a_byte_order_mark_is_not_part_of_the_prompts(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "p"
+    file.write_text(text, encoding="utf-8-sig")
+    assert [p.messages for p in read_prompts(file)] == [user("Hi")]

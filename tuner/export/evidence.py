@@ -104,8 +104,9 @@ def read_evidence(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Evid
         raise StoreError(
             f"bundle: must hold {PROMPTS} and how it was measured, got neither.", _AGAIN
         )
+    lines = files[PROMPTS].split("\n")  # splitlines would cut inside a prompt, at U+2028
     try:
-        return _evidence(data, [json.loads(line) for line in files[PROMPTS].splitlines()])
+        return _evidence(data, [json.loads(line) for line in lines if line])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"bundle: must hold readable evidence, got: {error}.", _AGAIN) from error
 

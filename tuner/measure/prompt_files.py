@@ -23,7 +23,7 @@ _MESSAGES_HINT = 'Write {"messages": [{"role": "user", "content": "…"}]}.'
 def read_prompts(path: Path) -> list[Prompt]:
     """All prompts of a file in file order, ids unique. Raises UsageError naming the line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets and editors add the mark
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path}: must be a readable UTF-8 file of prompts, got {error}.",
@@ -35,7 +35,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     elif start == "{":
         prompts = _json_lines(path, text)
     else:
-        prompts = [_plain(path, n, line) for n, line in enumerate(text.splitlines(), 1)]
+        prompts = [_plain(path, n, line) for n, line in enumerate(text.split("\n"), 1)]
     return _unique_ids([prompt for prompt in prompts if prompt.messages])
 
 
@@ -47,7 +47,7 @@ def _plain(path: Path, number: int, line: str) -> Prompt:
 
 def _json_lines(path: Path, text: str) -> list[Prompt]:
     prompts = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
