@@ -63,6 +63,47 @@ def test_the_verdict_comes_first_and_the_lever_beside_it(study: StoredStudy) -> 
     assert places == sorted(places)
 
 
+def lever_card(study: StoredStudy) -> str:
+    html = html_of(study)
+    start = html.index("<h2>Largest lever</h2>")
+    return html[start : html.index("</div>", start)]
+
+
+def test_the_levers_card_says_of_what_it_is_a_ratio(story: StoredStudy) -> None:
+    found = lever_card(story)
+    assert re.search(r'class="big">better draft: 1\.\d\dx of trial 1</p>', found)
+    assert re.search(r"<li>1\.\d\dx baseline with it, 1\.06x now</li>", found)
+    assert "<li>Next: <code>tuner draft inspect</code> your draft" in found
+
+
+@pytest.mark.parametrize(
+    ("draft", "says"),
+    [
+        (0.007, "a draft would pay from acceptance length "),
+        (0.05, "no draft of this depth would pay"),
+    ],
+)
+def test_a_lever_that_does_not_reach_the_baseline_says_so(
+    make_world: Make, draft: float, says: str
+) -> None:
+    world = make_world(draft=draft, token=0.001, rates=(0.4, 0.2, 0.1))
+    study = world.study([1, 2, 3])
+    assert explain(study).largest is not None
+    found = lever_card(study)
+    assert re.search(r"<li>0\.\d+x baseline with it, 0\.\d+x now", found)
+    assert says in found
+    assert "Next: serve without speculation" in found
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [("c1", " c1: 1 request at a time."), ("c8", " c8: 8 requests at a time."), ("r4", ".</p>")],
+)
+def test_the_load_is_said_in_words(study: StoredStudy, load: str, words: str) -> None:
+    study.document["fields"]["objective.at"] = load
+    assert words in html_of(study)
+
+
 def test_every_section_is_there(study: StoredStudy) -> None:
     titles = re.findall(r"<section><h2>(.*?)</h2>", html_of(study))
     assert titles == [

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from tuner.store.record import AcceptanceRecord, LoadPointRecord, TrialRecord
 
-DEPTH = ("num-steps", "n-max", "num_speculative_tokens", "num-speculative-tokens", "spec-steps")
+DEPTH = (
+    "num-steps",
+    "n-max",
+    "size-m",
+    "num_speculative_tokens",
+    "num-speculative-tokens",
+    "spec-steps",
+)
 """Endings of the flags that say how far a draft runs ahead."""
 
 WIDTH = ("topk",)

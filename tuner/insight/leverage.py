@@ -77,17 +77,23 @@ class Explanation:
         largest = self.largest
         if largest is None:
             return "No lever promises more than its own uncertainty: keep what is recommended."
-        number, versus = self.trial.number, self.versus
-        whole = f", {units.ratio(versus * largest.ratio)} baseline" if versus else ""
         text = (
             f"Largest lever: {largest.name} ({largest.change}) would give "
-            f"{units.ratio(largest.ratio)} of trial {number}{whole}"
+            f"{units.ratio(largest.ratio)} of trial {self.trial.number}"
         )
+        text += self._of_baseline(largest)
         if self.flags is not None:
             more = largest.ratio > self.flags.ratio
             text += f"; {'more' if more else 'less'} than all flags together"
             text += f" ({units.ratio(self.flags.ratio)})"
         return f"{text}. Next: {largest.next_step}."
+
+    def _of_baseline(self, lever: Lever) -> str:
+        """The same as a ratio to the baseline, and whether that is enough."""
+        if not self.versus:
+            return ""
+        reached = self.versus * lever.ratio
+        return f", {units.ratio(reached)} baseline{'' if reached >= 1 else ' (still slower)'}"
 
     @property
     def loses(self) -> bool:

@@ -48,7 +48,8 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
   padding: 12px 16px; overflow-x: auto; font-size: 13px; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 .good { color: var(--good); } .bad { color: var(--bad); }
-@media (max-width: 720px) { .cards { grid-template-columns: 1fr; } }
+@media (max-width: 720px) { .cards { grid-template-columns: 1fr; } body { padding: 16px; }
+  .card .big { font-size: 21px; } td, th { padding-right: 8px; } }
 @media print { body { max-width: none; padding: 0; font-size: 10pt; }
   h2, .soft { break-after: avoid; } .plot, .card, tr { break-inside: avoid; }
   h2 { margin-top: 20px; } .card, pre, .mark { background: none; } }

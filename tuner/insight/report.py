@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tuner import __version__, units
 from tuner.errors import UsageError
+from tuner.insight.crossover import concurrency_of
 from tuner.insight.evidence import speed_noise
 from tuner.insight.figure import Figure
 from tuner.insight.figures import study_figures
@@ -62,7 +63,8 @@ def _head(study: StoredStudy) -> Iterator[str]:
     yield Raw(f"<h1>{text(study.title)}</h1>")
     counts = Counter(trial.state for trial in study.trials)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    yield paragraph(f"{len(study.trials)} trials: {states}.", "soft")
+    load = _load_in_words(study.load)
+    yield paragraph(f"{len(study.trials)} trials: {states}.{load}", "soft")
     if study.is_simulated:
         mark = "Simulated: the numbers are replayed or scripted, nothing was measured."
         yield paragraph(mark, "mark")
@@ -70,17 +72,45 @@ def _head(study: StoredStudy) -> Iterator[str]:
         yield paragraph("Some trials ran with synthetic acceptance: never recommended.", "mark")
 
 
+def _load_in_words(load: str) -> str:
+    """What a load's short name means; nothing for a request rate."""
+    at_once = concurrency_of(load)
+    if at_once is None:
+        return ""
+    return f" {load}: {at_once:.0f} request{'s' if at_once > 1 else ''} at a time."
+
+
 def _cards(found: Explanation, verdict: Sequence[str]) -> Raw:
     largest = found.largest
     if largest is None:
         lever = card("Largest lever", "none found", [found.sentence])
     else:
-        big = f"{largest.name}: {units.ratio(largest.ratio)}"
+        number = found.trial.number if found.trial else 0
+        big = f"{largest.name}: {units.ratio(largest.ratio)} of trial {number}"
         span = f"95 % interval {units.interval(largest.low, largest.high)}, {largest.basis}"
-        lines = [largest.change, span, *_against_flags(found), f"Next: {largest.next_step}."]
+        next_step = found.sentence.rpartition("Next: ")[2]
+        lines = [
+            largest.change, *_against_baseline(found), span, *_against_flags(found),
+            f"Next: {next_step}",
+        ]  # fmt: skip
         lever = card("Largest lever", big, lines)
     answer = card("Verdict", verdict[0], [line.strip() for line in verdict[1:]])
     return Raw(f'<div class="cards">{answer}{lever}</div>')
+
+
+def _against_baseline(found: Explanation) -> list[str]:
+    """What the lever makes of the whole, and whether it is worth it."""
+    largest, versus = found.largest, found.versus
+    if largest is None or not versus:
+        return []
+    reached = versus * largest.ratio
+    line = f"{units.ratio(reached)} baseline with it, {units.ratio(versus)} now"
+    if reached >= 1:
+        return [line]
+    even = found.break_even
+    if even is None or even > found.most:
+        return [f"{line}: no draft of this depth would pay"]
+    return [f"{line}: a draft would pay from acceptance length {even:.2f}"]
 
 
 def _against_flags(found: Explanation) -> list[str]:
