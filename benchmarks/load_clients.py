@@ -45,10 +45,18 @@ class Client:
 
     def read(self, folder: Path) -> dict[str, float]:
         """The figures of a finished run. Raises OSError or LookupError when there are none."""
-        data = json.loads((folder / self.output).read_text().splitlines()[-1])
+        data = _last_json((folder / self.output).read_text())
         return {
             name: float(_dig(data, path)) * unit for name, (path, unit) in self.figures.items()
         }
+
+
+def _last_json(text: str) -> Any:
+    """A JSON document, or the last one of several that have a line each."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text.splitlines()[-1])
 
 
 def _dig(data: Any, path: str) -> Any:

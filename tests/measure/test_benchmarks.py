@@ -74,6 +74,8 @@ def test_figures_are_found_and_brought_to_our_units(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text('{"a": 1}\n{"a": [{"mean": 12.5, "seconds": 1.5}]}')
     client = fake_client("")
     assert client.read(tmp_path) == {"ttft_ms": 12.5, "e2e_ms": 1500.0}
+    (tmp_path / "out.json").write_text('{\n "a": [\n {"mean": 2, "seconds": 3}\n ]\n}\n')
+    assert client.read(tmp_path) == {"ttft_ms": 2.0, "e2e_ms": 3000.0}
     with pytest.raises(LookupError):
         fake_client("", tpot_ms=("a.0.other", 1.0)).read(tmp_path)
 
