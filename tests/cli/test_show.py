@@ -139,3 +139,11 @@ def test_no_recommendation_and_a_simulated_one(recommendation: RecommendationRec
     lines = recommendation_lines(simulated)
     assert lines[0] == "Recommended (simulated): trial 5, 1.38x baseline [1.36, 1.40]."
     assert any("no real server was measured" in line for line in lines)
+
+
+def test_a_correction_for_drift_is_told(trials: list[TrialRecord]) -> None:
+    study = StoredStudy("kimi", trials, None)
+    drifted = trials[1].model_copy(update={"drift": -0.039})
+    line = f"{'drift':<18}the machine was 4 % slower than usual at this launch: taken out"
+    assert line in trial_lines(study, drifted)
+    assert not [text for text in trial_lines(study, trials[1]) if text.startswith("drift")]

@@ -74,6 +74,10 @@ def _head(study: StoredStudy, trial: TrialRecord) -> list[str]:
         lines.append(f"  What it means: tuner trouble {trial.failure}")
     if trial.value is not None:
         lines.append(_pair("value", _result(study, trial, trial.value)))
+    if trial.drift:
+        word = "faster" if trial.drift > 0 else "slower"
+        moved = f"{units.percent(abs(trial.drift))} {word} than usual"
+        lines.append(_pair("drift", f"the machine was {moved} at this launch: taken out"))
     if trial.predicted is not None:
         lines.append(_pair("predicted", f"{units.ratio(trial.predicted)} baseline"))
     marks = [name for name in ("synthetic", "lossy", "simulated") if _is(trial, name)]
