@@ -73,6 +73,7 @@ def test_every_nccl_environment_is_launched_once(
         "AllReduce of 14336 bytes: Ring Simple"
     )
     wanted = "NCCL_PROTO=LL was asked for, and AllReduce of 14336 bytes: Ring Simple"
+    assert notices(events, "was asked for") == [wanted]
     warned = {r.params.get("proto"): wanted in r.warnings for r in result.records[1:]}
     assert warned == {"LL": True, "unset": False}
     (report,) = (work / "results").glob("*/untimed/nccl-*/report.json")

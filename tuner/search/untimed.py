@@ -16,7 +16,7 @@ from typing import Literal
 from tuner.args import ServerArgs
 from tuner.config.engine import EngineConfig, FakeConfig, SglangConfig, VllmConfig
 from tuner.config.environment import is_nccl
-from tuner.engines.nccl_log import DEBUG, NcclReport, findings, parse_nccl_log
+from tuner.engines.nccl_log import DEBUG, findings, parse_nccl_log
 from tuner.errors import TrialFailure
 from tuner.events import Notice
 from tuner.host.gpus import list_gpus
@@ -103,14 +103,13 @@ def nccl_findings(session: Session, args: ServerArgs, number: int) -> list[str]:
         if _launch(session, observed, folder, number, blocks=()) is None:
             return []
         found = parse_nccl_log(_logs(folder))
-        document = {**found.to_json(), "findings": findings(found, args.env)}
+        without_effect = findings(found, args.env)
+        document = {**found.to_json(), "findings": without_effect}
         write_text(report, dump_json(document, indent=1) + "\n")
-        _tell(session, "info", _summary(found))
+        _tell(session, "info", found.summary if found.has_spoken else "NCCL logged nothing")
+        for text in without_effect:
+            _tell(session, "warning", text)
     return [str(text) for text in json.loads(report.read_text())["findings"]]
-
-
-def _summary(report: NcclReport) -> str:
-    return report.summary if report.has_spoken else "NCCL logged nothing"
 
 
 def _logs(folder: Path) -> str:
