@@ -3,8 +3,8 @@
     python driver.py STUDY [--at EVENT[:KEY=VALUE…] --do ACTION] [--new] [--worker]
 
 ACTION: SIGKILL, SIGTERM, SIGINT or SIGINTx2 (signals to itself); small-files (no file may grow
-beyond 4 KiB from then on: a full disk); remove:PATH (deletes a file or folder). It prints each
-event's name and ends with the exit code of `tuner run`.
+beyond 4 KiB from then on: a full disk); remove:PATH (deletes a file or folder); write:PATH=TEXT.
+It prints each event's name and ends with the exit code of `tuner run`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ def do(action: str) -> None:
     elif action.startswith("remove:"):
         path = Path(action.partition(":")[2])
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif action.startswith("write:"):
+        path, _, text = action.removeprefix("write:").partition("=")
+        Path(path).write_text(text)
     else:
         name, _, times = action.partition("x")
         for _ in range(int(times or 1)):

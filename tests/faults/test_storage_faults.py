@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -55,19 +56,25 @@ def test_a_results_folder_deleted_under_a_run_ends_it_and_the_next_starts_afresh
     assert sorted(finished(real_study).values()) == ["baseline", "complete"]
 
 
+LOCKED_S = 20.0 if os.environ.get("TUNER_ALL_CRASH_POINTS") else 5.0
+
+
 def test_a_database_that_others_lock_is_waited_for(real_study: Any) -> None:
+    """From the middle of a trial on: its end has to wait for the lock."""
     with real_study.start() as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line == "BlockMeasured\n":
                 break
         path = Path(real_study.results / "study.db")
-        holder = threading.Thread(target=hold, args=(path, 4.0))
+        holder = threading.Thread(target=hold, args=(path, LOCKED_S))
         holder.start()
         said = process.stdout.read()
         holder.join()
     assert process.returncode == 0, said
     assert sorted(finished(real_study).values()) == ["baseline", "complete"]
+    assert said.count("TrialStarted") == 1, "the trial is not measured again"
+    assert real_study.integrity() == "ok"
 
 
 def hold(path: Path, seconds: float) -> None:

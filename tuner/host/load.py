@@ -66,10 +66,11 @@ class ForeignLoad:
 def read_cpu() -> CpuReading:
     """The counters now."""
     processes: dict[tuple[int, float], tuple[str, float]] = {}
+    booted = psutil.boot_time()  # moves with the wall clock, and every create_time with it
     for process in psutil.process_iter(["pid", "name", "create_time", "cpu_times"]):
         used = process.info["cpu_times"]
         if used is not None:
-            key = (process.info["pid"], process.info["create_time"])
+            key = (process.info["pid"], round(process.info["create_time"] - booted, 1))
             processes[key] = (process.info["name"], used.user + used.system)
     total = psutil.cpu_times()
     busy = total.user + total.nice + total.system + total.irq + total.softirq
