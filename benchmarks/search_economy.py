@@ -15,7 +15,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import optuna
@@ -170,10 +170,28 @@ def row(table: ReplayTable, arm: str, outcomes: Sequence[Outcome]) -> list[str]:
         _quantile(seconds, 0.5),
         f"{sum(o.pick >= NEAR for o in outcomes) / count:.0%}",
         f"{sum(o.regret <= 1 - NEAR for o in outcomes) / count:.0%}",
+        f"{noise_bound(table):.0%}",
         f"{statistics.mean(o.regret for o in outcomes):.1%}",
         f"{sum(o.is_worse for o in outcomes) / count:.1%}",
         f"{statistics.mean(intervals):.0%}" if intervals else "-",
     ]
+
+
+def noise_bound(table: ReplayTable, draws: int = 200) -> float:
+    """How often somebody who launched every server as often as was recorded less once would name
+    a server within 2 % of the best: how well the table knows its own truth."""
+    draw, landscape, label = random.Random(1), table.landscape, table.load.label
+    found = 0
+    for _ in range(draws):
+        fewer = [
+            replace(s, launches=tuple(draw.sample(s.launches, max(1, len(s.launches) - 1))))
+            for s in landscape.servers
+        ]
+        speeds = [replace(landscape, servers=tuple(fewer)).speed(s, label) for s in fewer]
+        best = max(range(len(fewer)), key=lambda i: speeds[i] if math.isfinite(speeds[i]) else 0)
+        digest = landscape.servers[best].args.digest
+        found += table.truth[digest] >= NEAR * table.best
+    return found / draws
 
 
 def _quantile(values: Sequence[float], share: float) -> str:
@@ -182,7 +200,8 @@ def _quantile(values: Sequence[float], share: float) -> str:
 
 
 HEADER = ["landscape", "arm", "launches p50", "p90", "seconds p50", "looks best within 2 %",
-          "recommended within 2 %", "regret", "worse than baseline", "intervals hold"]  # fmt: skip
+          "recommended within 2 %", "noise bound", "regret", "worse than baseline",
+          "intervals hold"]  # fmt: skip
 
 
 def show(write: Callable[[str], object], cells: Sequence[str]) -> None:

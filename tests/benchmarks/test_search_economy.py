@@ -40,14 +40,16 @@ def test_the_pruner_saves_and_spares_good_servers(table: ReplayTable) -> None:
     assert found.good > 0
 
 
-def test_a_row_holds_medians_and_shares() -> None:
+def test_a_row_holds_medians_and_shares(table: ReplayTable) -> None:
     good = Recommended(ratio=1.2, seconds=50.0, covered=(True, True), decided_by="model")
     bad = Recommended(ratio=0.96, covered=(True, False))
     outcomes = [Outcome(n, 10.0 * n, 1.0, n, good, 1.2) for n in (2, 4)]
     outcomes.append(Outcome(math.inf, math.inf, 0.9, 12, bad, 1.2))
-    table = next(iter([_Named("x")]))
-    cells = row(table, "model", outcomes)  # type: ignore[arg-type]
-    assert cells == ["x", "model", "4", "never", "40", "67%", "67%", "6.7%", "33.3%", "83%"]
+    cells = row(table, "model", outcomes)
+    name, bound = table.landscape.name, cells[7]
+    shares = ["67%", "67%", bound, "6.7%", "33.3%", "83%"]
+    assert cells == [name, "model", "4", "never", "40", *shares]
+    assert 0.5 < float(bound.rstrip("%")) / 100 <= 1.0
     assert len(cells) == len(HEADER)
 
 
@@ -66,10 +68,15 @@ def test_what_is_recommended_is_the_products_own_verdict(table: ReplayTable) -> 
     assert not outcome.is_worse
 
 
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.landscape = self
-        self.name = name
+def test_a_table_with_a_stray_fast_launch_does_not_know_its_own_truth(tmp_path: Path) -> None:
+    rows = ["x_steps,repeat,block,tokens,seconds"]
+    for steps, times in ((0, (1.0, 1.0)), (1, (1.0, 0.7)), (2, (0.9, 0.9)), (3, (1.0, 1.0))):
+        rows += [f"{steps},{repeat},0,100,{time}" for repeat, time in enumerate(times)]
+    path = tmp_path / "stray.csv"
+    path.write_text("\n".join(rows))
+    stray = tables_of([path])[0]
+    assert stray.best == pytest.approx(1 / 0.7)
+    assert 0.3 < search_economy.noise_bound(stray) < 0.7
 
 
 def test_generated_lookups_are_exact_and_said_to_be_generated() -> None:

@@ -39,6 +39,9 @@ RANDOM_DRAWS = 200
 SLACK = 0.01
 """A gain below this is not worth a launch, whatever the noise."""
 
+SURE = 2.0
+"""Standard deviations by which a server must be believed to beat the baseline to be named best."""
+
 CERTAIN = 0.15
 """The search ends when the best remaining server promises less than this share of SLACK."""
 
@@ -171,7 +174,7 @@ class ModelSuggester:
         """Digests of measured servers that are believed to beat the baseline by more than the
         doubt about it, best first."""
         known = self.beliefs(records)
-        better = [digest for digest, each in known.items() if each.gain > each.sd]
+        better = [digest for digest, each in known.items() if each.gain > SURE * each.sd]
         return sorted(better, key=lambda digest: -known[digest].gain)
 
     def random_search(self, records: Sequence[TrialRecord]) -> float:
