@@ -7,9 +7,16 @@ import random
 import time
 from typing import Any
 
+import numpy as np
+
 from tuner.args import Params, ServerArgs
 from tuner.config.study import SearchConfig
-from tuner.search.model_sampler import ModelSuggester, gain_of, make_model_suggester
+from tuner.search.model_sampler import (
+    Belief,
+    ModelSuggester,
+    gain_of,
+    make_model_suggester,
+)
 from tuner.search.sampling import Ground, Situation, situation_of
 from tuner.space import Parameter, SearchSpace, survey
 from tuner.store.record import Seconds, TrialRecord
@@ -181,3 +188,42 @@ def test_what_was_not_measured_has_no_gain() -> None:
     params = {"steps": 1, "topk": 1, "algo": "Ring"}
     assert gain_of(record(1, params, state="failed", vs_baseline=None)) is None
     assert gain_of(record(1, params)) == gain(params)
+
+
+def belief_of(means: list[float], sds: list[float], floor: float) -> Belief:
+    ones = np.ones(len(means))
+    return Belief(np.array(means), np.array(sds), ones, ones, 0.3, 0.03, floor=floor)
+
+
+def test_a_server_is_hopeless_only_when_its_upper_end_is_below_the_bests_lower_end() -> None:
+    belief = belief_of([0.3, 0.1, 0.1, -0.5], [0.02, 0.02, 0.2, 0.02], floor=0.26)
+    assert belief.hopeless([0, 1, 2, 3]).tolist() == [False, True, False, True]
+    assert belief.hopeless([3]).tolist() == [True]
+    assert not belief_of([-9.0], [0.01], floor=-math.inf).hopeless([0]).any()
+
+
+def test_hopeless_servers_are_not_launched_and_the_end_says_how_many() -> None:
+    records, suggester = play(make_ground(100), 200)
+    left = len(make_ground().survey.servers) - len(records)
+    assert 0 < suggester.skipped <= left
+    assert f"; {suggester.skipped} were not launched because even the upper end" in suggester.why
+
+
+def test_nothing_is_called_hopeless_after_few_launches() -> None:
+    records, suggester = play(make_ground(20), 3)
+    assert len(records) == 3
+    assert suggester.skipped == 0
+
+
+def test_only_a_sure_gain_over_the_baseline_is_named_best() -> None:
+    ground = make_ground()
+    slow = [record(i, ground.survey.servers[i * 5][0], vs_baseline=0.8) for i in range(8)]
+    assert make_model_suggester(ground).ranking(slow) == []
+    fast = [record(i, ground.survey.servers[i * 5][0], vs_baseline=1.5) for i in range(8)]
+    suggester = make_model_suggester(ground)
+    assert len(suggester.ranking(fast)) == 8
+    told = suggester.noise(fast)
+    assert told.df == 0 or told.sd < 0.02
+    assert {d for d, each in suggester.beliefs(fast).items() if each.sd > 0} == {
+        r.digest for r in fast
+    }

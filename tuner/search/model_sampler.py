@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner import units
 from tuner.measure.noise import LaunchNoise
@@ -71,6 +72,7 @@ class Belief:
     best: float
     noise: float
     is_counted: bool = False
+    floor: float = -math.inf
     scatter: tuple[float, float] = (0.0, 0.0)
 
     def gains(self, servers: Sequence[int]) -> Array:
@@ -80,14 +82,23 @@ class Belief:
         gains: Array = excess * self.works[chosen]
         return gains
 
+    def hopeless(self, servers: Sequence[int]) -> NDArray[np.bool_]:
+        """Whether even the upper end of what is predicted for each server lies below the lower
+        end of the best; never before anything was launched."""
+        chosen = np.asarray(servers, dtype=int)
+        below: NDArray[np.bool_] = self.means[chosen] + SURE * self.sds[chosen] < self.floor
+        return below
+
 
 @dataclass(slots=True)
 class ModelSuggester:
     """Proposes by expected improvement; `why` says what ended the search when it proposes
-    nothing."""
+    nothing, `skipped` counts servers that are not launched because even the upper end of what is
+    predicted for them lies below the lower end of the best."""
 
     ground: Ground
     why: str = ""
+    skipped: int = 0
     _played: Played | None = None
     _designs: Designs = field(init=False)
     _roles: list[Roles] = field(init=False)
@@ -119,7 +130,10 @@ class ModelSuggester:
         gains = belief.gains(situation.remaining)
         if not self._is_exhaustive() and self._is_done(belief, gains, situation):
             return None
-        per_second = gains / belief.seconds[situation.remaining]
+        hopeless = belief.hopeless(situation.remaining)
+        self.skipped = int(hopeless.sum())
+        # Where all are hopeless the search is exhaustive: it launches what there is.
+        per_second = np.where(hopeless, -1.0, gains) / belief.seconds[situation.remaining]
         chosen = situation.remaining[int(np.argmax(per_second))]
         return Proposal(chosen, math.exp(float(belief.means[chosen])))
 
@@ -147,6 +161,7 @@ class ModelSuggester:
             best=max(0.0, float(np.max(means[tried]))) if tried else 0.0,
             noise=noise,
             is_counted=prediction.counts is not None,
+            floor=_floor(means, sds, tried),
             scatter=prediction.scatter,
         )
 
@@ -236,7 +251,20 @@ class ModelSuggester:
             f"predicted at {math.exp(float(belief.means[index])):.2f}x baseline, "
             f"the best is at {math.exp(belief.best):.2f}x"
         )
+        self.skipped = int(belief.hopeless(situation.remaining).sum())
+        if self.skipped:
+            self.why += (
+                f"; {self.skipped} were not launched because even the upper end of their "
+                "prediction lies below the lower end of the best"
+            )
         return True
+
+
+def _floor(means: Array, sds: Array, tried: Sequence[int]) -> float:
+    """The lower end of the best, the baseline included; -inf before enough was launched."""
+    if len(tried) < LEAST_LAUNCHES:
+        return -math.inf
+    return max(0.0, float(np.max(means[list(tried)] - SURE * sds[list(tried)])))
 
 
 def make_model_suggester(ground: Ground) -> ModelSuggester:
