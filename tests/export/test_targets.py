@@ -20,7 +20,8 @@ import yaml
 from tuner.args import ServerArgs
 from tuner.errors import ExportRefused
 from tuner.export.bundle import build_bundle
-from tuner.export.containers import container_for, model_folders
+from tuner.export.compose import render_compose
+from tuner.export.containers import Container, container_for, model_folders
 from tuner.export.kubernetes import object_name
 from tuner.export.leader_worker_set import node_arguments
 from tuner.export.subject import Subject
@@ -280,3 +281,15 @@ def test_kubernetes_accepts_the_pods_of_a_group(spread: list[Any]) -> None:
 def test_gpus_that_cannot_be_spread_are_refused(subject: Subject, kind: str, nodes: int) -> None:
     with pytest.raises(ExportRefused, match="--nodes: must divide the server's"):
         container_for(kind, subject, "/health", ["python"], nodes)
+
+
+def test_nothing_of_a_path_is_interpolated_by_compose() -> None:
+    """Compose replaces `$NAME` in every value; `$$` is a dollar."""
+    container = Container("image:1", "/opt/$v/python", 8000, 1, ("/m/$HOME",), "/health")
+    server = yaml.safe_load(render_compose(container, "x"))["services"]["server"]
+    assert server["environment"]["PROGRAM"] == "/opt/$$v/python"
+    assert server["volumes"][1] == {
+        "type": "bind", "source": "/m/$$HOME", "target": "/m/$$HOME", "read_only": True,
+    }  # fmt: skip
+    shown = json.dumps(server).replace("$$", "")
+    assert "$" not in shown

@@ -12,11 +12,14 @@ import pytest
 from tuner.args import ServerArgs
 from tuner.errors import UsageError
 from tuner.measure.landscape import (
+    Landscape,
+    RecordedBlock,
     drafts_by,
     landscape_from_json,
     landscape_json,
     read_landscape,
 )
+from tuner.measure.landscape_csv import landscape_from_csv
 
 TABLE = """repeat,order,spec_type,params,launch_s,prompt,tokens,decode_ms,draft_n,draft_accepted
 0,0,none,{},0.5,0,40,400,0,0
@@ -103,3 +106,86 @@ def test_a_table_without_baseline_says_so(tmp_path: Path) -> None:
 )
 def test_who_drafts_is_read_from_the_methods(flags: dict[str, Any], who: str) -> None:
     assert drafts_by([ServerArgs({}), ServerArgs(flags)]) == who
+
+
+# ---- columns of a CSV ------------------------------------------------------------------------
+def table(text: str) -> Landscape:
+    return landscape_from_csv("t", text)
+
+
+def blocks_of(text: str) -> tuple[RecordedBlock, ...]:
+    (server,) = table(text).servers
+    return server.launches[0].blocks["c1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "seconds"),
+    [
+        ("tokens,seconds", "40,0.5", 0.5),
+        ("tokens,decode_ms", "40,250", 0.25),
+        ("tokens,output_tokens_per_s", "40,80", 0.5),
+        ("output_tokens_per_s", "80", 12.5),  # of 1,000 tokens
+        ("tokens,seconds,decode_ms,output_tokens_per_s", "40,0.5,900,7", 0.5),
+    ],
+)
+def test_the_time_of_a_block(columns: str, cells: str, seconds: float) -> None:
+    (block,) = blocks_of(f"steps,{columns}\n3,{cells}\n")
+    assert block.seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "steps"),
+    [
+        ("verify_steps", "10", 10.0),
+        ("steps_n", "12", 12.0),
+        ("acceptance_length", "2.5", 16.0),
+        ("accepted", "30", 10.0),  # what was not accepted took a step of its own
+        ("draft_accepted", "40", 1.0),
+        ("verify_steps,acceptance_length,accepted", "11,2,30", 11.0),
+        ("ttft_ms", "5", None),
+    ],
+)
+def test_the_steps_of_a_block(columns: str, cells: str, steps: float | None) -> None:
+    (block,) = blocks_of(f"method,tokens,seconds,{columns}\nngram,40,0.5,{cells}\n")
+    assert block.steps == steps
+
+
+def test_blocks_are_in_the_order_of_their_prompts() -> None:
+    found = blocks_of("steps,prompt,tokens,seconds\n3,10,10,1\n3,2,2,1\n3,1,1,1\n")
+    assert [block.tokens for block in found] == [1, 2, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_baseline"),
+    [
+        ("steps,seconds\n0,1\n3,1\n", [True, False]),
+        ("spec_type,seconds\nnone,1\noff,1\nngram,1\n", [True, True, False]),
+        ("topk,baseline,seconds\n1,yes,1\n2,no,1\n4,TRUE,1\n", [True, False, True]),
+        ("steps,baseline,seconds\n0,0,1\n3,1,1\n", [False, True]),  # what is said counts
+        ("NCCL_ALGO,seconds\nRing,1\n", [True]),
+    ],
+)
+def test_which_server_is_the_baseline(text: str, is_baseline: list[bool]) -> None:
+    assert [server.is_baseline for server in table(text).servers] == is_baseline
+
+
+@pytest.mark.parametrize(
+    ("text", "drafts_by"),
+    [
+        ("spec_type,seconds\nngram-simple,1\n", "lookup"),
+        ("spec_type,seconds\nSUFFIX,1\nnone,1\n", "lookup"),
+        ("spec_type,seconds\ndraft-simple,1\n", "model"),
+        ("steps,note,seconds\n3,ngram,1\n", "model"),  # only a type says what drafts
+    ],
+)
+def test_what_drafts(text: str, drafts_by: str) -> None:
+    assert table(text).drafts_by == drafts_by
+
+
+def test_flags_variables_and_loads_are_told_apart() -> None:
+    text = 'num_steps,NCCL_ALGO,concurrency,params,seconds\n3,,8,"{""x"": true}",1\n'
+    (server,) = table(text).servers
+    assert server.args == ServerArgs({"num-steps": 3, "x": True}, {})
+    assert list(server.launches[0].blocks) == ["c8"]
+    named = table("steps,load,seconds\n3,r4,1\n3,c2,1\n").servers[0]
+    assert sorted(named.launches[0].blocks) == ["c2", "r4"]

@@ -30,7 +30,7 @@ def service(container: Container) -> dict[str, Any]:
         "environment": {
             "HOST": "0.0.0.0",  # inside the container; published on 127.0.0.1 below
             "PORT": str(container.port),
-            "PROGRAM": container.program,
+            "PROGRAM": container.program.replace("$", "$$"),
         },
         "ports": [f"127.0.0.1:{container.port}:{container.port}"],
         "volumes": [_bind(".", MOUNT), *(_bind(path, path) for path in container.folders)],
