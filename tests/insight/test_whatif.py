@@ -95,6 +95,12 @@ def test_a_noisy_clock_asks_for_rounds() -> None:
     assert f"--rounds {total} should do (about {found.more_rounds} min more)" in text
 
 
+def test_a_hopelessly_noisy_clock_is_told_to_wait() -> None:
+    found = compare(servers(2.4, (0.5, 2.0, 1.0)), 2.4, seconds=180)
+    assert found.more_rounds == 61
+    assert "not even 64 rounds would do: run it when the machine is idle" in found.lines()[2]
+
+
 def test_two_quiet_rounds_say_it_in_sentences() -> None:
     lines = compare(servers(2.4, (1.0, 1.001)), 2.4).lines()
     assert lines[0].endswith("(2 rounds):")

@@ -23,6 +23,10 @@ TOLERANCE = math.log(1.05)
 """A run says something about a prediction when its interval is no wider than ±5 %."""
 
 
+MOST_ROUNDS = 64
+"""More are never planned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """One block of one launch in exact counts and the client's clock.
@@ -109,6 +113,11 @@ class WhatIf:
         if more := self.more_rounds:
             minutes = more * self.seconds / max(self.ran.replicates, 1) / 60
             total = self.ran.replicates + more
+            if total >= MOST_ROUNDS:
+                return (
+                    f"{apart}, but this machine is too noisy to tell: not even {MOST_ROUNDS} "
+                    "rounds would do: run it when the machine is idle"
+                )
             return (
                 f"{apart}, but the interval is wider than ±5 %; --rounds {total} should do "
                 f"(about {math.ceil(minutes)} min more)"
