@@ -128,6 +128,14 @@ def test_a_value_that_is_the_engines_default_is_written_down(replayed: Replayed)
     assert all("config.depth" not in s.args.flags for s in landscape.servers)
 
 
+def test_a_landscape_does_not_say_where_files_lay(replayed: Replayed) -> None:
+    records = replayed[0].records
+    args = records[0].requested_args.model_copy(update={"flags": {"draft": "/home/me/draft.gguf"}})
+    moved = [record.model_copy(update={"requested_args": args}) for record in records]
+    landscape = landscape_of("again", moved)
+    assert landscape.servers[0].args.flags == {"draft": "draft.gguf"}
+
+
 def test_a_study_without_a_baseline_is_no_landscape() -> None:
     with pytest.raises(UsageError, match="must hold a measured baseline"):
         landscape_of("empty", [])

@@ -4,8 +4,9 @@ landscape becomes what a sampler can choose from."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from tuner.args import UNSET, ParamValue, ServerArgs
+from tuner.args import UNSET, FlagValue, ParamValue, ServerArgs
 from tuner.config.study import SearchConfig
 from tuner.errors import UsageError
 from tuner.measure.landscape import (
@@ -129,7 +130,13 @@ def _with_defaults(
         and isinstance(value := params.get(parameter.name), bool | int | float | str)
         and value != UNSET
     }  # fmt: skip
-    return args.replace({flag: value for flag, value in named.items() if flag not in args.flags})
+    whole = {**named, **args.flags}
+    return ServerArgs({flag: _without_folder(value) for flag, value in whole.items()}, args.env)
+
+
+def _without_folder(value: FlagValue) -> FlagValue:
+    """A file by its name alone: where it lay is this machine's business."""
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def recorded_launch(record: TrialRecord) -> RecordedLaunch | None:
