@@ -1,7 +1,7 @@
 """Owns reading a checkpoint without running or loading it: config.json and tensor headers.
 
 Reads safetensors headers and the few small tensors a check needs; never executes repository
-code and never unpickles. Knows no engine and no rule.
+code. Knows no engine and no rule.
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
-"""Owns opening what a user names as a checkpoint: a folder, a cache entry, a GGUF file."""
+"""Owns opening what a user names as a checkpoint: a folder, a cache entry, a GGUF file.
+
+In a folder safetensors come before `.bin` files.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from tuner.drafts.checkpoint import Checkpoint, find_folder, read_folder
+from tuner.drafts.checkpoint import Checkpoint, Tensor, find_folder, read_folder
 from tuner.drafts.gguf import read_gguf
+from tuner.drafts.pickled import read_pickled
 
 
 def read_checkpoint(text: str) -> Checkpoint:
@@ -21,4 +26,17 @@ def read_checkpoint(text: str) -> Checkpoint:
     models = sorted(file for file in folder.glob("*.gguf") if "mmproj" not in file.name)
     if models and not (folder / "config.json").exists():
         return read_gguf(models[0])
-    return read_folder(folder)
+    found = read_folder(folder)
+    return found if found.tensors else _with_pickled(found)
+
+
+def _with_pickled(checkpoint: Checkpoint) -> Checkpoint:
+    """The same with the tensors of its `.bin` files, as far as those hold nothing else."""
+    tensors: dict[str, Tensor] = {}
+    unread = []
+    for name in checkpoint.unread:
+        found = read_pickled(checkpoint.folder / name)
+        if not found:
+            unread.append(name)
+        tensors.update((tensor.name, tensor) for tensor in found or ())
+    return replace(checkpoint, tensors=tensors, unread=tuple(unread))
