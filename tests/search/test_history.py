@@ -115,6 +115,30 @@ def test_drift_is_taken_out_of_what_was_measured_between_baselines(
     assert history.launch_noise().sd == pytest.approx(0.0, abs=1e-9)
 
 
+def test_a_reused_trial_is_settled_with_its_twin(objective, trial) -> None:
+    history = drifting(objective, trial, -0.02)
+    history.add(trial(8, "reused", twin_of=3, vs_baseline=1.04))
+    history.add(trial(9, "reused", twin_of=77, vs_baseline=1.04))
+    changed = {record.number: record for record in history.settle()}
+    assert changed[8].vs_baseline == changed[3].vs_baseline
+    assert changed[8].drift == changed[3].drift
+    assert 9 not in changed
+
+
+def test_a_drift_that_was_chance_is_taken_back(objective, trial) -> None:
+    history = drifting(objective, trial, -0.02)
+    history.settle()
+    for number, speed in ((10, 100.0), (11, 101.0), (12, 99.0), (13, 100.0)):
+        history.add(trial(number, "baseline", (speed, 1.1 * speed)))
+    assert not history.sentinels().is_drifting
+    changed = {record.number: record for record in history.settle()}
+    assert changed.keys() == {1, 3, 5}
+    assert [record.drift for record in changed.values()] == [None, None, None]
+    pooled = history.baseline_blocks()
+    assert changed[1].vs_baseline == pytest.approx(100 * math.exp(-0.02) / pooled[0])
+    assert history.settle() == []
+
+
 def test_the_next_trial_is_compared_with_the_baseline_of_its_time(objective, trial) -> None:
     history = drifting(objective, trial, -0.02)
     assert history.baseline_blocks()[0] == pytest.approx(100 * math.exp(-0.02 * 7))

@@ -117,23 +117,32 @@ class History:
         """Compare every measured trial with the baseline as it was around its own launch.
 
         Done after each launch of the baseline, because only that one shows what the machine did
-        since the one before. Returns the records that changed; without drift none does.
+        since the one before. Returns the records that changed; without drift none does, but
+        those that an earlier look, at fewer launches of the baseline, had corrected.
         """
         found, places = self.sentinels(), self._places()
-        if not found.is_drifting:
-            return []
-        changed: list[TrialRecord] = []
-        for at, record in enumerate(self.records):
-            if record.state not in ("complete", "pruned"):
-                continue
-            reference = self.baseline_blocks(places[record.number])
-            ratio = self.objective.ratio(block_values(self.objective, record), reference)
-            shift = math.expm1(found.shift(places[record.number]))
-            if ratio is not None and (ratio, shift) != (record.vs_baseline, record.drift):
-                update = {"vs_baseline": ratio, "drift": shift}
-                self.records[at] = record.model_copy(update=update)
-                changed.append(self.records[at])
-        return changed
+        changed: dict[int, TrialRecord] = {}
+        for record in self.records:
+            if record.state in ("complete", "pruned"):
+                settled = self._settled(record, places[record.number], found)
+                if settled != record:
+                    changed[record.number] = settled
+            elif record.twin_of in changed:
+                twin = changed[record.twin_of]
+                update = {"vs_baseline": twin.vs_baseline, "drift": twin.drift}
+                changed[record.number] = record.model_copy(update=update)
+        self.records = [changed.get(record.number, record) for record in self.records]
+        return list(changed.values())
+
+    def _settled(self, record: TrialRecord, place: int, found: Sentinels) -> TrialRecord:
+        if not found.is_drifting and record.drift is None:
+            return record
+        ratio = self.objective.ratio(
+            block_values(self.objective, record), self.baseline_blocks(place)
+        )
+        shift = math.expm1(found.shift(place)) if found.is_drifting else None
+        update = {"vs_baseline": ratio, "drift": shift}
+        return record if ratio is None else record.model_copy(update=update)
 
     def baseline_metrics(self) -> dict[str, float]:
         """Every metric at the objective's load: the median over launches of the baseline."""

@@ -273,11 +273,17 @@ def settle(session: Session) -> None:
     trouble = unfit_host(history, len(history.baselines) - session.earlier_baselines)
     if trouble and not session.loaded.config.search.keep_going:
         raise HostError(trouble.why, trouble.hint)
-    changed = history.settle()
+    changed = settle_trials(session)
+    if changed and history.sentinels().is_drifting:
+        observer(Notice("warning", *drift_words(history, changed)))
+
+
+def settle_trials(session: Session) -> int:
+    """Take the machine's drift out of every trial's ratio and store it; how many changed."""
+    changed = session.history.settle()
     for record in changed:
         session.opened.amend(record)
-    if changed:
-        observer(Notice("warning", *drift_words(history, len(changed))))
+    return len(changed)
 
 
 def require_baseline(session: Session, record: TrialRecord) -> None:
@@ -294,6 +300,7 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
 # ---- the end ---------------------------------------------------------------------------------
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
+    settle_trials(session)  # another worker may have measured the newest baseline
     campaign = campaign_for(session, look_closer(session, finalists_of(session), "finalists"))
     found = confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
     learned = [f"{note[0].upper()}{note[1:]}." for note in session.learned.notes]
