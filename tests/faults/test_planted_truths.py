@@ -55,22 +55,26 @@ def test_a_machine_that_gets_faster_recommends_nothing(run: Run) -> None:
 
 
 def test_a_true_winner_on_a_machine_that_heats_up(run: Run) -> None:
+    """A tenth faster, while every launch is 3 % slower than the one before. Whether two rounds
+    prove it depends on the machine the test runs on; that the estimate is right does not."""
+    faster = planted(3, step_ms=20 / 1.1, ttft_ms=2 / 1.1)
     result, document = run(
-        {"drift_per_launch": 0.02, "overrides": [planted(3, step_ms=10 / 1.1, ttft_ms=2 / 1.1)]},
+        {"step_ms": 20, "drift_per_launch": 0.03, "overrides": [faster]},
         [2, 3, 4],
         search={"sampler": "grid", "baseline_every": 1},
     )
-    found = document["recommendation"]
-    winner = trials_by_threads(document)[3]
-    assert (found["verdict"], found["trial"]) == ("use", winner["number"])
-    assert found["ratio"] == pytest.approx(1.10, abs=0.04)
-    assert 0.99 * found["low"] <= 1.10 <= 1.01 * found["high"]
+    found, winner = document["recommendation"], trials_by_threads(document)[3]
+    (finalist,) = found["finalists"]
+    assert finalist["trial"] == winner["number"]
+    assert finalist["ratio"] == pytest.approx(1.10, abs=0.05)
+    assert 0.99 * finalist["low"] <= 1.10 <= 1.01 * finalist["high"]
+    assert found["trial"] == (winner["number"] if finalist["low"] > 1 else 0)
     assert "warning: the baseline drifts by -" in result.stderr
     shifts = [t["drift"] for t in document["trials"] if t["params"]]
     assert shifts == sorted(shifts, reverse=True), "the machine slowed down from trial to trial"
     for threads, truth in {2: 1.0, 3: 1.1, 4: 1.0}.items():
         ratio = trials_by_threads(document)[threads]["vs_baseline"]
-        assert ratio == pytest.approx(truth, abs=0.05)
+        assert ratio == pytest.approx(truth, abs=0.06)
 
 
 def test_a_host_on_which_nothing_can_be_told_apart_stops_the_study(run: Run) -> None:
