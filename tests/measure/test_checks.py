@@ -73,6 +73,14 @@ def test_a_single_failure_in_many_is_a_warning() -> None:
     assert check_measurement(measure(records)) == ("c1: 1 of 150 requests failed",)
 
 
+def test_tokens_counted_here_are_named() -> None:
+    local = {"tokens_counted_locally": True}
+    records = [request(n, extra=local if n < 3 else {}) for n in range(8)]
+    assert check_measurement(measure(records)) == (
+        "c1: 3 of 8 answers had no usage: their tokens were counted with the model's tokenizer",
+    )
+
+
 def test_missing_usage_has_a_hint() -> None:
     found = failure(measure([request(0, error="the server reported no usage")]))
     assert found.kind is FailureKind.REQUEST_ERRORS

@@ -15,6 +15,10 @@ _MOST_TOKENS_PER_S = 1e7
 _FEWEST_CHARACTERS_PER_TOKEN = 0.5
 _MOST_CHARACTERS_PER_TOKEN = 16.0
 _USAGE_BEYOND_TEXT = 0.05
+_USAGE_HINT = (
+    "Use a server that honours stream_options.include_usage, or a model folder with "
+    "tokenizer.json and the tokenizers package installed, so that tokens can be counted here."
+)
 
 
 def check_measurement(
@@ -61,7 +65,7 @@ def _refuse_errors(summary: LoadSummary, records: Sequence[RequestRecord]) -> No
     reason = f"{failed} of {len(records)} requests failed at {summary.load.label}: {text}"
     if len(errors) > 1:
         reason += f" ({times} times, and {len(errors) - 1} other errors)"
-    hint = "The server must answer with stream_options.include_usage." if text == NO_USAGE else ""
+    hint = _USAGE_HINT if text == NO_USAGE else ""
     raise TrialFailure(FailureKind.REQUEST_ERRORS, reason, hint=hint)
 
 
@@ -99,6 +103,12 @@ def _oddities(summary: LoadSummary, records: Sequence[RequestRecord]) -> list[st
     empty = sum(not record.output_tokens or not record.text for record in done)
     if empty:
         warnings.append(f"{empty} of {len(done)} answers were empty")
+    counted = sum("tokens_counted_locally" in record.extra for record in done)
+    if counted:
+        warnings.append(
+            f"{counted} of {len(done)} answers had no usage: their tokens were counted with the "
+            "model's tokenizer"
+        )
     odd = _usage_against_text(done)
     return [*warnings, odd] if odd else warnings
 
