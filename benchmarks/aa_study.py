@@ -1,6 +1,6 @@
 """Whole studies on the bundled llama.cpp server whose right verdict is known. One command:
 
-    python benchmarks/aa_study.py [--runs 20] [--arms same,faster] [--model FILE.gguf]
+    python -m benchmarks.aa_study [--runs 20] [--arms same,faster] [--model FILE.gguf]
 
 `same` is an A/A study: both arms are one server under two names (a variable that nothing reads).
 "No difference" must be the verdict in 19 of 20 runs. `faster` reads prompts on two threads
