@@ -72,9 +72,14 @@ def block(client: Callable[..., LoadClient]) -> Callable[..., Block]:
     def run(
         behaviour: dict[str, Any], count: int = 8, load: LoadPoint = C1, **changes: Any
     ) -> Block:
-        return client(behaviour, **changes).run_block(0, prompts(count), load)
+        return measured(client(behaviour, **changes), 0, count, load)
 
     return run
+
+
+def measured(client: LoadClient, index: int, count: int, load: LoadPoint = C1) -> Block:
+    """A block whose judgement is about the server: a busy test machine is not the subject."""
+    return replace(client.run_block(index, prompts(count), load), is_client_bound=False)
 
 
 def refused(measurement: Measurement) -> TrialFailure:
@@ -83,9 +88,9 @@ def refused(measurement: Measurement) -> TrialFailure:
     return caught.value
 
 
-def complaints(measured: Block) -> list[str]:
+def complaints(found: Block) -> list[str]:
     """Warnings about counts; others may come from a busy machine."""
-    return [text for text in check_measurement(summarize([measured])) if "usage" in text]
+    return [text for text in check_measurement(summarize([found])) if "usage" in text]
 
 
 # ---- counts -------------------------------------------------------------------------------------
@@ -95,11 +100,11 @@ def test_tokens_are_the_servers_count(
     block: Callable[..., Block], usage: str, per_chunk: int | None
 ) -> None:
     """Bursts of tokens; usage beside the finish reason or in a chunk of its own."""
-    measured = block({"usage": usage, "tokens_per_chunk": per_chunk, "answer_tokens": 12}, 4)
-    assert [record.output_tokens for record in measured.records] == [12] * 4
-    chunks = len(measured.records[0].chunk_s)
+    found = block({"usage": usage, "tokens_per_chunk": per_chunk, "answer_tokens": 12}, 4)
+    assert [record.output_tokens for record in found.records] == [12] * 4
+    chunks = len(found.records[0].chunk_s)
     assert chunks == (4 if per_chunk else 12)
-    assert not complaints(measured)
+    assert not complaints(found)
 
 
 def test_missing_usage_is_refused(block: Callable[..., Block]) -> None:
@@ -109,15 +114,15 @@ def test_missing_usage_is_refused(block: Callable[..., Block]) -> None:
 
 
 def test_a_small_surplus_of_usage_is_tolerated(block: Callable[..., Block]) -> None:
-    measured = block({"usage_offset": 3, "answer_tokens": 20}, 3)
-    assert [record.output_tokens for record in measured.records] == [23] * 3
-    assert not complaints(measured)
+    found = block({"usage_offset": 3, "answer_tokens": 20}, 3)
+    assert [record.output_tokens for record in found.records] == [23] * 3
+    assert not complaints(found)
 
 
 def test_clocks_of_the_server_are_not_used(block: Callable[..., Block]) -> None:
-    measured = block({"nan_timings": True}, 3)
-    assert not complaints(measured)
-    assert block_value("tpot_ms", measured) > 0
+    found = block({"nan_timings": True}, 3)
+    assert not complaints(found)
+    assert block_value("tpot_ms", found) > 0
 
 
 # ---- errors -------------------------------------------------------------------------------------
@@ -134,10 +139,10 @@ def test_half_of_the_requests_failing_fast_do_not_help(block: Callable[..., Bloc
 
 
 def test_an_error_inside_a_stream_is_an_error(block: Callable[..., Block]) -> None:
-    measured = block({"error_after_tokens": 5}, 2)
-    assert not any(record.ok for record in measured.records)
-    assert block_value("output_tokens_per_s", measured) == 0.0
-    assert refused(summarize([measured])).kind is FailureKind.REQUEST_ERRORS
+    found = block({"error_after_tokens": 5}, 2)
+    assert not any(record.ok for record in found.records)
+    assert block_value("output_tokens_per_s", found) == 0.0
+    assert refused(summarize([found])).kind is FailureKind.REQUEST_ERRORS
 
 
 def test_json_instead_of_a_stream_is_an_error(client: Callable[..., LoadClient]) -> None:
@@ -191,8 +196,8 @@ def test_repeats_that_come_from_a_cache_are_prevented(client: Callable[..., Load
 def test_more_cache_hits_than_the_baseline_are_told(client: Callable[..., LoadClient]) -> None:
     cached = {"cache_speedup": 10.0, "answer_tokens": 4}
     first = client(cached)
-    baseline = summarize([first.run_block(0, prompts(3), C1)])
-    again = summarize([first.run_block(0, prompts(3), C1)])
+    baseline = summarize([measured(first, 0, 3)])
+    again = summarize([measured(first, 0, 3)])
     warnings = check_measurement(again, baseline)
     assert any("came from the cache" in text for text in warnings)
 

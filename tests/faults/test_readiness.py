@@ -59,7 +59,7 @@ def test_the_record_of_our_own_probing_is_no_progress(
     failure = refused(server, timeout_s=1.0, hard_cap_s=30)
     assert failure.kind is FailureKind.NOT_READY
     assert "no log line for 1 s: /health answered 503" in failure.reason
-    assert server.log_tail().count("/health") > 3
+    assert server.log_tail().count("/health") >= 1
 
 
 def test_a_host_that_needs_a_variable_to_start(
@@ -73,7 +73,7 @@ def test_a_host_that_needs_a_variable_to_start(
 
 
 def test_json_of_another_shape_is_not_an_answer(fake_server: Start, refused: Refused) -> None:
-    failure = refused(fake_server({"not_found": True}, ready=False), timeout_s=1)
+    failure = refused(fake_server({"not_found": True}, ready=False), timeout_s=5)
     assert failure.kind is FailureKind.NOT_READY
     assert "answered without generated text" in failure.reason
 
