@@ -29,7 +29,7 @@ def study(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "name": "small",
         "engine": {
             "kind": "llamacpp", "executable": "bundled", "model": str(model),
-            "args": {"ctx-size": 2048, "parallel": 1}, "env": {"OMP_WAIT_POLICY": "passive"},
+            "args": {"ctx-size": 2048, "parallel": 1, "threads": 1},
         },
         "space": {"parameters": {"method": {"flag": "spec-type", "choices": ["ngram-simple"]}}},
         "workload": {
