@@ -6,14 +6,14 @@ processor seconds per 1,000 output tokens, and the error of each of its figures 
 server's own record. Where there are two processor cores the server has the first and the client,
 with all its processes, the last.
 
-Processor time is that of the client's process with all its children, from the difference of a
-long and a short run: starting up and importing do not count.
+Processor time is that of the client's process with all its children, between the first request
+and the last answer: starting up and importing do not count.
 
     python -m benchmarks.client_overhead --tokenizer FOLDER [--vllm PROGRAM] [--sglang PYTHON]
         [--guidellm PROGRAM] [--aiperf PROGRAM] [--concurrency 64] [--gap-ms 12.8]
 
 TUNER_BENCH_VLLM, TUNER_BENCH_TOKENIZER and so on do the same. A client that is not given is left
-out. With all four, on an idle machine, it takes about four minutes.
+out. With all four, on an idle machine, it takes about three minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -36,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.load_clients import NAMES, PEERS, Ask, Client, ours, peer
+from benchmarks.processor_time import Sampler
 
 LIMIT_S = 120
 AGREEMENT = 0.02
@@ -54,7 +54,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table: seconds per 1,000 tokens, and the long run."""
+    """A line of the table: seconds per 1,000 tokens, and the run."""
 
     client: str
     cpu_s: float
@@ -122,18 +122,19 @@ def run(client: Client, url: str, requests: int, plan: argparse.Namespace) -> Ru
     with tempfile.TemporaryDirectory() as name:
         ask = Ask(url, requests, plan.concurrency, plan.tokens, Path(name))
         get(url + "/truth")
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        finish(client.command(ask), {**os.environ, **client.environment})
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        sampler = finish(client.command(ask), {**os.environ, **client.environment})
         truth = get(f"{url}/truth/{requests}")
         if truth["requests"] < requests:
             raise RuntimeError(f"it sent {truth['requests']} requests instead of {requests}")
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Run(cpu, client.read(ask.folder), truth)
+        cpu_s = sampler.between_s(truth["first_s"], truth["last_s"])
+        return Run(cpu_s, client.read(ask.folder), truth)
 
 
-def finish(command: Sequence[str], environment: dict[str, str]) -> None:
-    """Run a command to its end. Raises RuntimeError with its last words when it fails."""
+def finish(command: Sequence[str], environment: dict[str, str]) -> Sampler:
+    """Run a command to its end; gives the samples of its processor time.
+
+    Raises RuntimeError with its last words when it fails.
+    """
     process = subprocess.Popen(
         command,
         env=environment,
@@ -142,25 +143,26 @@ def finish(command: Sequence[str], environment: dict[str, str]) -> None:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    sampler = Sampler(process.pid, min(CORES))
     try:
         words, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"it took longer than {LIMIT_S} s") from None
     finally:
+        sampler.stop()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if process.returncode:
         last = words.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         raise RuntimeError(last[0])
+    return sampler
 
 
 def compare(client: Client, url: str, plan: argparse.Namespace) -> Result:
-    """A short and a long run of one client."""
-    short = run(client, url, plan.concurrency, plan)
-    long = run(client, url, plan.concurrency * plan.turns, plan)
-    tokens = long.truth["tokens"] - short.truth["tokens"]
-    return Result(client.name, 1000 * (long.cpu_s - short.cpu_s) / tokens, long)
+    """Run a client, and set its cost in relation to the tokens."""
+    done = run(client, url, plan.concurrency * plan.turns, plan)
+    return Result(client.name, 1000 * done.cpu_s / done.truth["tokens"], done)
 
 
 # ---- showing -----------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ def parse() -> argparse.Namespace:
     for name in (*PEERS, "tokenizer"):
         parser.add_argument(f"--{name}", default=os.environ.get(f"TUNER_BENCH_{name.upper()}"))
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=10, help="requests per slot in the long run")
+    parser.add_argument("--turns", type=int, default=10, help="requests per slot")
     parser.add_argument("--chunks", type=int, default=128, help="per answer, of 3 tokens each")
     parser.add_argument("--first-ms", type=float, default=100.0)
     parser.add_argument("--gap-ms", type=float, default=12.8)

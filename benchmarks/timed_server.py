@@ -154,6 +154,8 @@ class TimedServer:
         span = max(end for _, _, end in done) - min(start for start, _, _ in done)
         return {
             "requests": count,
+            "first_s": min(start for start, _, _ in done),
+            "last_s": max(end for _, _, end in done),
             "tokens": count * tokens,
             "output_tokens_per_s": count * tokens / span,
             "chunks_per_s": count * self.plan.chunks / span,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks import client_overhead, coverage, load_clients
+from benchmarks.processor_time import Sampler, own_s, tree_s
 
 PLAN = argparse.Namespace(studies=40, rounds=4, finalists=3)
 
@@ -107,6 +111,22 @@ def test_every_peer_gets_the_same_question(tmp_path: Path) -> None:
             assert part in text
         asked = text + (tmp_path / "prompts.jsonl").read_text() if name == "guidellm" else text
         assert "384" in asked
+
+
+def test_processor_time_counts_children_and_only_the_stretch_asked_for() -> None:
+    burn = "import time; t=time.process_time()\nwhile time.process_time()-t < 0.4: pass"
+    run = f"subprocess.run([sys.executable, '-c', {burn!r}])"
+    code = f"import subprocess, sys, time; time.sleep(0.6); {run}; time.sleep(0.6)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    sampler = Sampler(process.pid, min(os.sched_getaffinity(0)))
+    start = time.perf_counter()
+    process.wait()
+    end = time.perf_counter()
+    sampler.stop()
+    assert sampler.between_s(start, end) > 0.2
+    assert sampler.between_s(end, end + 1) == 0.0
+    assert own_s(process.pid) == 0.0
+    assert tree_s(process.pid) == {}
 
 
 def result(client: str, cpu_s: float, **figures: float) -> client_overhead.Result:
