@@ -167,3 +167,18 @@ def test_loads_are_measured_one_after_the_other() -> None:
         load=[LoadConfig(concurrency=1), LoadConfig(concurrency=4), LoadConfig(rate=2.0)],
     )
     assert measuring_seconds(workload) == pytest.approx(12 * 2 + 12 * 2 / 4 + 12 / 2)
+
+
+def test_launches_that_are_not_timed_are_announced(study: Path) -> None:
+    """Two environments (LL, Simple) and four drafting servers; finalists are two."""
+    proto = "    proto: {env: NCCL_PROTO, choices: [unset, LL, Simple]}\n  start:"
+    text = FAKE.replace("  start:", proto).replace("steps: 1, topk", "steps: 1, proto: LL, topk")
+    looks = "{kind: fake, nccl_probe: every, measure_cycle: finalists}"
+    study.write_text(text.replace("{kind: fake}", looks))
+    report = check_study(study)
+    assert report.untimed_launches_most == 2 + 2
+    assert report.to_json()["untimed_launches_most"] == 4
+    told = "and at most 4 that are not timed (engine.nccl_probe, engine.measure_cycle)"
+    assert any(line.strip() == told for line in check_lines(report))
+    study.write_text(text)
+    assert check_study(study).untimed_launches_most == 0

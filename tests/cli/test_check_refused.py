@@ -3,6 +3,7 @@ and a space without any legal server is an answer, not a crash."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,10 @@ def test_a_space_without_a_legal_server_is_answered(
     report = check_study(study(work, args, parameters, env=env))
     document = report.to_json()
     assert document["space"]["distinct"] == 0
-    assert any("no server of the space is legal" in text for text in report.warnings)
+    assert document["ok"] is False
+    (error,) = document["errors"]
+    assert error["path"] == "space"
+    assert f"all infeasible: {document['space']['points']} by {rule} (" in error["message"]
     text = "\n".join(check_lines(report))
     assert rule in text
     assert "0 distinct servers" in text
@@ -70,3 +74,21 @@ def test_one_gpu_has_nothing_to_reduce(work: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_study(path)
     assert "must not be searched on one GPU" in str(caught.value.problems[0])
+
+
+def test_a_space_without_a_legal_server_is_never_launched(
+    work: Path, study_yaml: Callable[..., str], tuner: Callable[..., Any]
+) -> None:
+    """Its baseline alone would cost a launch and tell nothing."""
+    tree = {
+        "steps": {"flag": "spec-steps", "choices": [1]},
+        "topk": {"flag": "spec-topk", "choices": [2]},
+        "tokens": {"flag": "spec-draft-tokens", "choices": [32, 64]},
+    }
+    (work / "none.yaml").write_text(study_yaml(space={"parameters": tree}))
+    checked, ran = tuner("check", "none.yaml"), tuner("run", "none.yaml")
+    assert (checked.exit_code, ran.exit_code) == (2, 2)
+    for found in (checked, ran):
+        assert "must hold a server that may be launched, got 2 points" in found.stderr
+        assert "all infeasible: 2 by " in found.stderr
+    assert not [*work.glob("results/*/trials/*")]

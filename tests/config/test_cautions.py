@@ -116,3 +116,24 @@ def test_debugging_while_servers_are_measured(tmp_path: Path, env: str, said: in
     assert [text.partition(": engine")[2] for text in found] == [
         ".env.NCCL_DEBUG: writes logs while servers are measured"
     ] * said
+
+
+@pytest.mark.parametrize(
+    ("args", "topk", "is_told"),
+    [
+        (", page-size: 64", "[1, 4]", True),
+        (", page-size: 64", "[1]", False),
+        (", page-size: 1", "[1, 4]", False),
+        ("", "[1, 4]", False),
+        (", page-size: 64, attention-backend: fa3", "[1, 4]", False),
+    ],
+)
+def test_pages_and_trees_with_a_backend_that_the_server_chooses(
+    tmp_path: Path, args: str, topk: str, is_told: bool
+) -> None:
+    numbers = "s: {flag: speculative-num-steps, choices: [3, 4]}, "
+    numbers += "d: {flag: speculative-num-draft-tokens, choices: [4, 8]}, "
+    numbers += f"k: {{flag: speculative-eagle-topk, choices: {topk}, note: meant}}"
+    found = cautions(tmp_path, parameters=numbers, args=args)
+    told = [text for text in found if "page-size: is above 1 and topk may be too" in text]
+    assert len(told) == is_told

@@ -17,6 +17,7 @@ from tuner.measure.series import (
     _stalls,
     _trend,
     _two_modes,
+    acceptance_trend,
     block_warnings,
 )
 
@@ -204,3 +205,27 @@ def test_each_block_tells_of_its_own() -> None:
         "block 3: nothing arrived for 2.01 s (84% of the block)",
         "block 5: nothing arrived for 3.01 s (89% of the block)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ([3.0, 2.92, 2.84, 2.75, 2.68, 2.6], "fell from 3.00 to 2.60"),
+        ([3.0, 2.9, 2.8, 2.7], ""),
+        ([3.0, 2.99, 2.98, 2.97, 2.96, 2.95], ""),
+        ([3.0, 2.4, 3.1, 2.5, 2.9, 2.3], ""),
+        ([2.6, 2.68, 2.75, 2.84, 2.92, 3.0], ""),
+        ([2.5] * 6, ""),
+        ([3.0, 2.8, float("nan"), 2.4, 2.2], ""),
+    ],
+)
+def test_a_draft_that_decays_while_it_serves(lengths: list[float], said: str) -> None:
+    """Four blocks are too few, 2 % is nothing, and prompts differ from block to block."""
+    found = acceptance_trend(lengths)
+    assert [said in text for text in found] == ([True] if said else [])
+
+
+def test_blocks_that_differ_by_chance_are_no_decay() -> None:
+    draw = np.random.default_rng(11)
+    found = [acceptance_trend(draw.normal(2.5, 0.15, 6).tolist()) for _ in range(1000)]
+    assert sum(map(bool, found)) <= 10

@@ -170,6 +170,15 @@ def test_finalists_are_real_distinct_and_not_hopeless(bench, objective, trial) -
     assert [record.number for record in chosen] == [1, 5]
 
 
+def test_the_best_lossless_server_is_a_finalist_too(objective, trial) -> None:
+    lossy = [trial(n, vs_baseline=1.9 - n / 10, is_lossy=True) for n in (1, 2, 3)]
+    others = [trial(4, vs_baseline=1.2), trial(5, vs_baseline=1.3)]
+    history = History(objective, [trial(0, "baseline", (100.0, 110.0)), *lossy, *others])
+    assert [record.number for record in select_finalists(history, 2)] == [1, 5]
+    assert [record.number for record in select_finalists(history, 4)] == [1, 2, 3, 5]
+    assert [record.number for record in select_finalists(history, 1)] == [1]
+
+
 def test_rounds_are_planned_from_the_noise_before_any_is_run(objective, trial) -> None:
     quiet = [trial(i, "baseline", (100.0 + 0.01 * i, 110.0)) for i in range(4)]
     steps = enumerate((0, 3, 1, 2))

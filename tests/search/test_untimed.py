@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from tuner.config.engine import parse_engine
+from tuner.args import ServerArgs
+from tuner.config.engine import FakeConfig, parse_engine
 from tuner.config.loader import load_study
+from tuner.engines.fake import FakeEngine
 from tuner.events import Event, Notice
+from tuner.search import loop, untimed
 from tuner.search.loop import RunResult, run_study
-from tuner.search.untimed import Looks, looks_of
+from tuner.search.untimed import Looks, looks_of, planned_looks
 
 StudyYaml = Callable[..., str]
 Run = Callable[..., RunResult]
@@ -142,3 +145,44 @@ def test_every_word_may_be_written_plainly(work: Path, study_yaml: StudyYaml, wo
     (work / "s.yaml").write_text(text.replace("NP", word).replace("MC", word))
     engine = load_study(work / "s.yaml").config.engine
     assert (engine.nccl_probe, engine.measure_cycle) == (word, word)  # type: ignore[union-attr]
+
+
+def test_what_is_only_looked_at_takes_no_time_that_is_needed(
+    run: Run, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "wall_left", lambda session: -1.0 if session.history.best() else 9.0)
+    result = run(nccl_probe="every", measure_cycle="every")
+    assert len(result.records) == 2
+    assert notices(events, "untimed") == []
+
+
+def test_a_record_that_was_corrected_meanwhile_stays_corrected(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour's baseline shows a drift while this trial's server is timed."""
+
+    def timed(session: Any, args: Any, number: int) -> dict[str, float]:
+        record = next(r for r in session.history.records if r.number == number)
+        session.history.replace(record.model_copy(update={"warnings": ["corrected"]}))
+        return {"verify": 0.001}
+
+    monkeypatch.setattr(untimed, "timed_cycle", timed)
+    result = run(measure_cycle="every")
+    (trial,) = result.records[1:]
+    assert (trial.warnings, trial.cycle) == (["corrected"], {"verify": 0.001})
+
+
+@pytest.mark.parametrize(
+    ("nccl", "cycle", "launches"),
+    [("", "", 0), ("every", "", 2), ("", "every", 3), ("finalists", "", 1), ("", "finalists", 1),
+     ("every", "every", 5), ("finalists", "finalists", 2), ("every", "finalists", 3)],
+)  # fmt: skip
+def test_planned_looks(nccl: str, cycle: str, launches: int) -> None:
+    """Two NCCL environments, three servers that draft, one finalist."""
+    servers = [
+        ServerArgs({"spec-steps": steps} if steps else {}, {"NCCL_PROTO": proto})
+        for steps, proto in ((2, None), (2, "LL"), (3, "LL"), (0, "Simple"))
+    ]
+    engine = FakeEngine(FakeConfig(kind="fake"))
+    most = {"every": 4, "finalists": 1}
+    assert planned_looks(engine, Looks(nccl, cycle), servers, most) == launches

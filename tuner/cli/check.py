@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuner.search.candidates import Candidates, RuleCount
     from tuner.search.learning import Learned
 
+_LOOKS = "(engine.nccl_probe, engine.measure_cycle)"
 LAUNCH_S = {"sglang": 120.0, "vllm": 120.0, "llamacpp": 5.0}
 """Seconds that a launch is assumed to take before one was seen."""
 
@@ -45,6 +46,7 @@ class CheckReport:
     launches: int = 0
     confirm_launches: int = 0
     confirm_launches_most: int = 0
+    untimed_launches_most: int = 0
     seconds: float = 0.0
     has_run: bool = False
     first: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ class CheckReport:
             "launches": self.launches,
             "confirm_launches": self.confirm_launches,
             "confirm_launches_most": self.confirm_launches_most,
+            "untimed_launches_most": self.untimed_launches_most,
             "estimated_seconds": round(self.seconds),
             "first": list(self.first),
             "learned": list(self.learned),
@@ -83,19 +86,24 @@ def check_study(path: Path) -> CheckReport:
         on_prompts = _prompt_warnings(loaded)
     except ConfigError as error:
         return CheckReport(problems=error.problems)
-    from tuner.search.candidates import rule_counts
+    from tuner.search.candidates import no_server, rule_counts
 
     candidates, warnings = _candidates(loaded)
     warnings = [*loaded.warnings, *on_prompts, *warnings]
     learned = _learned(loaded, candidates)
     launches, confirm, most = planned_launches(loaded, len(candidates.survey.servers))
+    untimed = _untimed(loaded, candidates, launches - 1)
     seconds = (launches + confirm) * launch_seconds(loaded)
+    seconds += untimed * min(launch_seconds(loaded), LAUNCH_S.get(loaded.config.engine.kind, 0.0))
     wall = loaded.config.budget.wall
+    refusal = no_server(candidates)
     return CheckReport(
+        problems=(_problem(path, refusal),) if refusal else (),
         name=loaded.config.name,
         space=candidates.survey.counts(),
         rules=tuple(rule_counts(candidates)),
         launches=launches,
+        untimed_launches_most=untimed,
         confirm_launches=confirm,
         confirm_launches_most=most,
         seconds=seconds if wall is None else min(seconds, wall),
@@ -120,10 +128,29 @@ def check_lines(report: CheckReport) -> list[str]:
         f"  launches   at most {report.launches} to search, then {_confirming(report)} "
         f"to confirm: about {units.clock(report.seconds)}{_basis(report)}",
     ]
+    if report.untimed_launches_most:
+        looks = f"and at most {report.untimed_launches_most} that are not timed {_LOOKS}"
+        lines.append(f"{'':<13}{looks}")
     labels = ["first", *[""] * len(report.first)]
     lines += [f"  {label:<11}{text}" for label, text in zip(labels, report.first, strict=False)]
     lines += [f"  {text}" for text in report.learned]
     return [*lines, *(f"warning: {text}" for text in report.warnings)]
+
+
+def _untimed(loaded: LoadedStudy, candidates: Candidates, trials: int) -> int:
+    """Launches at most that look at NCCL or time the parts of a step, and are not scored."""
+    from tuner.host.gpus import list_gpus
+    from tuner.search.untimed import looks_of, planned_looks
+
+    looks = looks_of(loaded.config.engine, has_gpus=bool(list_gpus()))
+    most = {"every": trials, "finalists": loaded.config.confirm.finalists}
+    servers = [args for _, args in candidates.survey.servers]
+    return planned_looks(candidates.engine, looks, servers, most)
+
+
+def _problem(study: Path, refusal: UsageError) -> Problem:
+    path, _, message = refusal.message.partition(": ")
+    return Problem(str(study), 1, 1, path, message, refusal.hint)
 
 
 def _basis(report: CheckReport) -> str:
@@ -192,8 +219,6 @@ def _candidates(loaded: LoadedStudy) -> tuple[Candidates, list[str]]:
         warnings.append(f"{error.message} Flags were not checked against it. {error.hint}")
     space, is_installed = build_space(loaded), not warnings
     candidates = find_candidates(engine, space, facts, is_installed=is_installed)
-    if not candidates.survey.servers:
-        warnings.append("no server of the space is legal: only the baseline would be measured")
     return candidates, [*warnings, *candidates.notes]
 
 

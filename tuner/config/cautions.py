@@ -24,6 +24,7 @@ _LOSSY = {
     "ctk": "changes what the model writes",
     "ctv": "changes what the model writes",
 }
+_TOPK = "speculative-eagle-topk"
 _DEBUGGING = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS")
 _LOAD_SHAPING = frozenset(
     {"max-running-requests", "max-num-seqs", "parallel", "np", "max-concurrency"}
@@ -88,6 +89,12 @@ def _study_cautions(config: StudyConfig, space: MergedSpace) -> Iterator[tuple[s
         )
     if config.objective.metric in ("acceptance_length", "acceptance_rate"):
         yield "objective", f"{config.objective.metric} is not speed; the longest draft may win"
+    if _has_paged_trees(config, space):
+        yield (
+            "engine.args.page-size",
+            "is above 1 and topk may be too: the attention backend that SGLang chooses may refuse "
+            "that, or change the page size; set attention-backend to flashinfer, fa3 or triton",
+        )
     for flag, text in _LOSSY.items():
         if flag in config.engine.args:
             yield f"engine.args.{flag}", f"{text}, in the baseline as well"
@@ -96,3 +103,16 @@ def _study_cautions(config: StudyConfig, space: MergedSpace) -> Iterator[tuple[s
             yield f"engine.env.{name}", "is in no NCCL documentation; NCCL may ignore it"
         if name in _DEBUGGING and config.engine.env[name]:
             yield f"engine.env.{name}", "writes logs while servers are measured"
+
+
+def _has_paged_trees(config: StudyConfig, space: MergedSpace) -> bool:
+    """Pages and trees with the attention backend left to SGLang, which goes by the GPU."""
+    args, flags = config.engine.args, {p.flag: p.values() for p in _parameters(space)}
+    if config.engine.kind != "sglang" or {"attention-backend"} & {*args, *flags}:
+        return False
+    page, topk = args.get("page-size"), flags.get(_TOPK, (args.get(_TOPK),))
+    return isinstance(page, int) and page > 1 and any(isinstance(k, int) and k > 1 for k in topk)
+
+
+def _parameters(space: MergedSpace) -> list[ParameterConfig]:
+    return [each.config for each in space.declared.values() if each.config is not None]

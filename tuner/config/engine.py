@@ -96,11 +96,13 @@ Look = Literal["every", "finalists", "off"]
 LookOrAuto = Literal["auto", "every", "finalists", "off"]
 _NCCL_PROBE = (
     "Which trials with NCCL variables get one untimed launch per environment, which reads in "
-    "NCCL's own log what it took from it, how it talks and what it chose."
+    "NCCL's own log what it took from it, how it talks and what it chose. On top of "
+    "budget.launches; tuner check says how many."
 )
 _MEASURE_CYCLE = (
     "Which trials get one untimed launch with the engine's timers, for the parts of a step in "
-    "tuner explain; auto: finalists where there is a GPU."
+    "tuner explain; auto: finalists where there is a GPU. On top of budget.launches; tuner check "
+    "says how many."
 )
 
 

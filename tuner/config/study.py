@@ -89,6 +89,13 @@ class SearchConfig(Frozen):
         "all in the same results folder. Acceptance carries over for the same model, draft and "
         "prompts; costs for the same host, engine version and model.",
     )
+    expected_acceptance_length: float | None = Field(
+        default=None,
+        gt=1,
+        allow_inf_nan=False,
+        description="What the draft is known to reach at its best depth, bonus token included: "
+        "a study whose best server falls short of it says so.",
+    )
     keep_going: bool = Field(
         default=False,
         description="Launch on although the draft is never accepted, or the host is unfit.",

@@ -25,12 +25,14 @@ class Inert:
         settings: its flag or variable names in the requested arguments.
         pairs: pairs of trials that differ in nothing else.
         largest: largest difference in speed between such two.
+        without: those of the variables that one of such two ran without.
     """
 
     name: str
     settings: tuple[str, ...]
     pairs: int
     largest: float
+    without: frozenset[str] = frozenset()
 
     @property
     def sentence(self) -> str:
@@ -49,19 +51,25 @@ def find_inert(trials: Sequence[TrialRecord], noise: float = LEAST_NOISE) -> lis
     called inert. `noise` is the relative difference that means nothing.
     """
     measured = [t for t in trials if t.state == "complete" and t.value and t.value > 0]
-    seen: dict[str, list[tuple[float, bool, tuple[str, ...]]]] = {}
+    seen: dict[str, list[tuple[float, bool, tuple[str, ...], frozenset[str]]]] = {}
     for index, one in enumerate(measured):
         for other in measured[index + 1 :]:
             names = _differing(one.params, other.params)
             if len(names) == 1:
                 gap = abs(math.log((one.value or 1) / (other.value or 1)))
                 seen.setdefault(names[0], []).append(
-                    (gap, _same(one, other), _settings(one, other))
+                    (gap, _same(one, other), _settings(one, other), _absent(one, other))
                 )
     return [
-        Inert(name, pairs[0][2], len(pairs), max(gap for gap, _, _ in pairs))
+        Inert(
+            name,
+            pairs[0][2],
+            len(pairs),
+            max(gap for gap, *_ in pairs),
+            frozenset().union(*(absent for *_, absent in pairs)),
+        )
         for name, pairs in sorted(seen.items())
-        if all(same and gap <= noise for gap, same, _ in pairs)
+        if all(same and gap <= noise for gap, same, *_ in pairs)
     ]
 
 
@@ -75,6 +83,12 @@ def _settings(one: TrialRecord, other: TrialRecord) -> tuple[str, ...]:
     return (*_differing(a.flags, b.flags), *_differing(a.env, b.env))
 
 
+def _absent(one: TrialRecord, other: TrialRecord) -> frozenset[str]:
+    """Variables in which two trials differ and that one of them ran without."""
+    a, b = one.requested_args.env, other.requested_args.env
+    return frozenset(n for n in _differing(a, b) if a.get(n) is None or b.get(n) is None)
+
+
 def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     missing = object()
     names = sorted({**one, **other})
@@ -84,14 +98,15 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
 def without_inert(args: ServerArgs, found: Sequence[Inert]) -> tuple[ServerArgs, list[str]]:
     """The server without inert variables, and a sentence for each that was left out.
 
-    Only environment variables, and only on the evidence of several pairs: a flag is part of what
-    the running server reports, one pair may be an accident.
+    Only environment variables, and only on the evidence of several pairs, one of them with the
+    variable absent: a flag is part of what the running server reports, one pair may be an
+    accident, and values that are alike say nothing of the default.
     """
     dropped = {
         name: each
         for each in found
         for name in each.settings
-        if each.pairs >= SEVERAL and args.env.get(name) is not None
+        if each.pairs >= SEVERAL and name in each.without and args.env.get(name) is not None
     }
     env = {name: value for name, value in args.env.items() if name not in dropped}
     notes = [

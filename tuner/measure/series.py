@@ -17,6 +17,7 @@ _STALL_FACTOR = 10.0
 _STALL_SHARE = 0.1
 _TREND = 0.15
 _SLOW_START = 1.5
+_DECAY = 0.1
 
 
 def block_warnings(blocks: Sequence[Block]) -> list[str]:
@@ -72,6 +73,25 @@ def _trend(speeds: Sequence[float]) -> list[str]:
         return []
     word = "slower" if change < 0 else "faster"
     return [f"requests became {abs(change):.0%} {word} from the first third to the last"]
+
+
+def acceptance_trend(lengths: Sequence[float]) -> list[str]:
+    """Acceptance lengths by block, in time order, that fall: a draft that decays while it serves.
+
+    Blocks differ in their prompts, so a line through them must be sure beyond that.
+    """
+    values = np.asarray(lengths, dtype=float)
+    count = len(values)
+    if count < 5 or not np.all(np.isfinite(values)):
+        return []
+    places = np.arange(count) - (count - 1) / 2
+    slope = float(places @ values) / float(places @ places)
+    left = values - values.mean() - slope * places
+    error = float(np.sqrt(left @ left / (count - 2) / (places @ places)))
+    first, last = (float(values.mean() + slope * places[end]) for end in (0, -1))
+    if slope > -4 * error or last > first * (1 - _DECAY):
+        return []
+    return [f"acceptance length fell from {first:.2f} to {last:.2f} over the blocks of the launch"]
 
 
 def _rank_trend(values: Sequence[float]) -> float:

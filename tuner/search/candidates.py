@@ -15,7 +15,7 @@ from typing import Any, Literal
 from tuner.args import Params, ServerArgs
 from tuner.config.engine import EngineBase
 from tuner.engines.base import Engine, EngineFacts, Resolution
-from tuner.errors import EngineError
+from tuner.errors import EngineError, UsageError
 from tuner.server.oneshot import run_command
 from tuner.space import SearchSpace, SpaceSurvey, survey
 
@@ -82,6 +82,22 @@ def rule_counts(candidates: Candidates) -> list[RuleCount]:
         _first_rewrite(candidates, points[late], points[early]) for late, early in twins.items()
     ]
     return [*_counted("infeasible", infeasible), *_counted("duplicate", repeated)]
+
+
+def no_server(candidates: Candidates) -> UsageError | None:
+    """The refusal of a space without any legal server: launching its baseline would tell nothing.
+
+    A space without parameters is meant: only the baseline is measured then.
+    """
+    if candidates.survey.servers or not candidates.space.parameters:
+        return None
+    rules = [f"{each.points} by {each.rule} ({each.example})" for each in rule_counts(candidates)]
+    return UsageError(
+        f"space: must hold a server that may be launched, got {candidates.survey.points} points, "
+        f"all infeasible: {'; '.join(rules[:3])}",
+        "Correct engine.args or the space's values; docs/rules-sglang.md and docs/rules-vllm.md "
+        "list the rules.",
+    )
 
 
 def _counted(

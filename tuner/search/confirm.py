@@ -131,7 +131,17 @@ def select_finalists(
             continue
         chosen.append(record)
         digests.add(record.digest)
-    return chosen[:count]
+    return _with_a_lossless_one(chosen, count)
+
+
+def _with_a_lossless_one(chosen: Sequence[TrialRecord], count: int) -> list[TrialRecord]:
+    """The first so many, the best that keeps the model's distribution among them: who may not
+    change what the model writes needs a server too."""
+    first = list(chosen[:count])
+    lossless = next((record for record in chosen if not record.is_lossy), None)
+    if lossless is not None and count > 1 and all(record.is_lossy for record in first):
+        first[-1] = lossless
+    return first
 
 
 def plan_campaign(

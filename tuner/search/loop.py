@@ -10,10 +10,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tuner import units
 from tuner.config.loader import LoadedStudy
-from tuner.errors import EngineError, HostError, Interrupted, NoFeasibleServer, TunerError
+from tuner.errors import (
+    EngineError,
+    FailureKind,
+    HostError,
+    Interrupted,
+    NoFeasibleServer,
+    TunerError,
+)
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
+from tuner.host.topology import peer_hints, read_topology
 from tuner.search.bench import CrowdRunner
 from tuner.search.confirm import (
     NO_OPINION,
@@ -27,6 +34,7 @@ from tuner.search.crew import Crew
 from tuner.search.model_lookups import baseline_texts
 from tuner.search.model_sampler import ModelSuggester
 from tuner.search.pruning import Judge, Judged, make_judge
+from tuner.search.reasons import further, why_nothing
 from tuner.search.recording import TrialPlan
 from tuner.search.sampling import Suggester, make_suggester
 from tuner.search.session import Session, open_session
@@ -46,6 +54,8 @@ from tuner.search.workers import require_shared
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.announcing import as_finished
 from tuner.store.record import RecommendationRecord, TrialRecord
+
+_READ = "Read {} and correct engine.args or engine.env."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +174,7 @@ def work(
             if chosen.is_baseline:
                 require_baseline(session, outcome.record)
                 settle(session)
-        look_closer(session, [outcome.record], "every")
+        look_closer(session, [outcome.record], "every", lambda: has_time(session))
     return Stop("the search ended")
 
 
@@ -215,6 +225,12 @@ def wall_left(session: Session) -> float | None:
     typical = sum(launches) / len(launches) if launches else 0.0
     reserve = typical * (config.confirm.finalists + 1) * config.confirm.rounds
     return config.budget.wall - (time.monotonic() - session.started) - reserve
+
+
+def has_time(session: Session) -> bool:
+    """True while there is wall time beside what the confirmation will take."""
+    left = wall_left(session)
+    return left is None or left > 0
 
 
 def queue_baseline_when_due(session: Session) -> None:
@@ -293,18 +309,28 @@ def require_baseline(session: Session, record: TrialRecord) -> None:
     raise EngineError(
         f"the baseline must run before anything can be compared, got {record.failure}: "
         f"{record.reason}",
-        record.hint or f"Read {record.log_path} and correct engine.args or engine.env.",
+        " ".join([record.hint or _READ.format(record.log_path), *hang_hints(record)]),
     )
+
+
+def hang_hints(
+    record: TrialRecord, look: Callable[[], list[str]] = lambda: peer_hints(read_topology())
+) -> list[str]:
+    """What on this machine makes GPUs wait for each other forever, where a launch hung."""
+    if record.failure not in (FailureKind.NOT_READY.label, FailureKind.STALLED.label):
+        return []
+    return [f"{hint[0].upper()}{hint[1:]}." for hint in look()]
 
 
 # ---- the end ---------------------------------------------------------------------------------
 def confirm_search(session: Session, stop: Stop) -> RecommendationRecord:
     """Confirm the search's best servers against the baseline on held-out prompts."""
     settle_trials(session)  # another worker may have measured the newest baseline
-    campaign = campaign_for(session, look_closer(session, finalists_of(session), "finalists"))
+    finalists = finalists_of(session)
+    looked_at = look_closer(session, finalists, "finalists", lambda: has_time(session))
+    campaign = campaign_for(session, looked_at)
     found = confirm(campaign, session.loaded.config.fidelity, why_nothing(session, stop))
-    learned = [f"{note[0].upper()}{note[1:]}." for note in session.learned.notes]
-    return found.model_copy(update={"reasons": [*found.reasons, *random_line(session), *learned]})
+    return found.model_copy(update={"reasons": [*found.reasons, *further(session, found)]})
 
 
 def finalists_of(session: Session) -> list[TrialRecord]:
@@ -326,18 +352,6 @@ def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign
     )
 
 
-def random_line(session: Session) -> list[str]:
-    """What as many launches at random would have found, where the model can tell."""
-    suggester, history = make_suggester(session.ground), session.history
-    if not isinstance(suggester, ModelSuggester) or not history.ranked():
-        return []
-    ratio = units.ratio(suggester.random_search(history.records))
-    return [
-        f"As many launches at random would have found about {ratio} baseline "
-        "(from the model, not measured)."
-    ]
-
-
 def opinion_of(session: Session) -> Opinion:
     """What the model sampler says of the servers it launched; nothing for every other sampler."""
     suggester = make_suggester(session.ground)
@@ -349,17 +363,6 @@ def opinion(suggester: Suggester, records: Sequence[TrialRecord]) -> Opinion:
     if not isinstance(suggester, ModelSuggester):
         return NO_OPINION
     return Opinion(suggester.beliefs(records), suggester.noise(records))
-
-
-def why_nothing(session: Session, stop: Stop) -> list[str]:
-    """Reasons shown when no finalist exists at all: the search's best, then why it ended."""
-    best = session.history.best()
-    reasons = []
-    if best is not None:
-        found = f"trial {best.number}, {best.vs_baseline:.2f}x baseline"
-        reasons.append(f"Nothing was worth a confirmation; the search's best: {found}.")
-    reasons.append(f"The search ended: {stop.why}.")
-    return [*reasons, stop.hint] if stop.hint else reasons
 
 
 def keep_verdict(session: Session, recommendation: RecommendationRecord) -> RecommendationRecord:

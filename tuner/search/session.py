@@ -26,7 +26,7 @@ from tuner.measure.metrics import summarize
 from tuner.measure.prompts import build_workload
 from tuner.measure.records import Measurement
 from tuner.search.bench import Bench, ServerRunner
-from tuner.search.candidates import Candidates, find_candidates, inspect_engine
+from tuner.search.candidates import Candidates, find_candidates, inspect_engine, no_server
 from tuner.search.draft_context import require_draft_context
 from tuner.search.faithful import few_prompts
 from tuner.search.history import History
@@ -119,6 +119,9 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     engine = get_engine(config.engine)
     facts = inspect_engine(engine, config.engine)
     candidates = find_candidates(engine, build_space(loaded), facts)
+    refusal = no_server(candidates)
+    if refusal is not None:
+        raise refusal
     for note in candidates.notes:
         observer(Notice("info", note))
     for note in few_prompts(config.fidelity, config.workload, config.confirm.rounds):

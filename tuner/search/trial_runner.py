@@ -13,6 +13,7 @@ from tuner.events import BlockMeasured, TrialStarted
 from tuner.measure.checks import check_measurement
 from tuner.measure.metrics import summarize
 from tuner.measure.records import Block, LoadPoint, Measurement
+from tuner.measure.series import acceptance_trend
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly, blocks_at, raw_blocks
 from tuner.search.confounders import confounders, gpu_confounders
 from tuner.search.history import History
@@ -63,6 +64,7 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
         measurement = summarize_run(bench, attempt.run)
         check_drafting(bench, plan.args, measurement)
         attempt.run.warnings += unlike_baseline(bench, attempt, history)
+        attempt.run.warnings += decaying(bench, attempt.run)
         attempt.run.warnings += check_measurement(measurement, history.baseline)
         record = measured_record(bench, attempt, measurement, history)
     except SameServer as same:
@@ -130,6 +132,13 @@ def early_stop(bench: Bench, attempt: Attempt, history: History, judge: Judge) -
 def summarize_run(bench: Bench, run: ServerRun) -> Measurement:
     """All blocks so far, summarised per load point with their acceptance."""
     return summarize(run.blocks, acceptance=run.acceptance, limits=bench.workload.limits)
+
+
+def decaying(bench: Bench, run: ServerRun) -> list[str]:
+    """That the draft was accepted less and less, at the objective's load."""
+    load = bench.objective.load
+    known = [run.block_acceptance.get((load, block.index)) for block in blocks_at(run, load)]
+    return acceptance_trend([each.length for each in known if each is not None])
 
 
 def unlike_baseline(bench: Bench, attempt: Attempt, history: History) -> list[str]:

@@ -8,7 +8,7 @@ environment once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from typing import Literal
 from tuner.args import ServerArgs
 from tuner.config.engine import EngineConfig, FakeConfig, SglangConfig, VllmConfig
 from tuner.config.environment import is_nccl
+from tuner.engines.base import Engine
 from tuner.engines.nccl_log import DEBUG, findings, parse_nccl_log
 from tuner.errors import TrialFailure
 from tuner.events import Notice
@@ -54,29 +55,54 @@ def looks_of(config: EngineConfig, *, has_gpus: bool) -> Looks:
     return Looks(*("" if word == "off" else word for word in (nccl, cycle)))
 
 
+def planned_looks(
+    engine: Engine, looks: Looks, servers: Sequence[ServerArgs], most: Mapping[str, int]
+) -> int:
+    """Untimed launches of a study at most.
+
+    Args:
+        engine: of the study.
+        looks: what its section asks for.
+        servers: those that it may launch.
+        most: trials by the moment at which they are looked at.
+    """
+    environments = {engine.without_speculation(s).digest for s in servers if _has_nccl(s)}
+    drafting = sum(map(engine.is_speculative, servers)) if engine.timing_env else 0
+    wanted = ((looks.nccl, len(environments)), (looks.cycle, drafting))
+    return sum(min(count, most.get(moment, 0)) for moment, count in wanted)
+
+
 def look_closer(
-    session: Session, records: Sequence[TrialRecord], moment: Moment
+    session: Session,
+    records: Sequence[TrialRecord],
+    moment: Moment,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[TrialRecord]:
-    """The records with what the untimed launches of this moment found, stored already."""
+    """The records with what the untimed launches of this moment found, stored already.
+
+    `has_time` is asked before every launch: what is only looked at must not use up the time of
+    what is measured.
+    """
     looks = looks_of(session.loaded.config.engine, has_gpus=bool(list_gpus()))
     if moment not in (looks.nccl, looks.cycle):
         return list(records)
-    return [_look(session, record, looks, moment) for record in records]
+    return [_look(session, record, looks, moment) if has_time() else record for record in records]
 
 
 def _look(session: Session, record: TrialRecord, looks: Looks, moment: Moment) -> TrialRecord:
     if record.state != "complete" or record.is_synthetic:
         return record
     args = session.candidates.args_of(record.params)
-    changes: dict[str, object] = {}
+    said, cycle = list[str](), dict[str, float]()
     if looks.nccl == moment and _has_nccl(args):
         said = nccl_findings(session, args, record.number)
-        changes["warnings"] = list(dict.fromkeys([*record.warnings, *said]))
     if looks.cycle == moment and not record.cycle:
-        changes["cycle"] = finite(timed_cycle(session, args, record.number))
-    found = record.model_copy(update=changes)
-    if found != record:
-        with session.lock:
+        cycle = finite(timed_cycle(session, args, record.number))
+    with session.lock:  # meanwhile a neighbour's launch may have corrected the record for drift
+        newest = next(r for r in session.history.records if r.number == record.number)
+        warnings = list(dict.fromkeys([*newest.warnings, *said]))
+        found = newest.model_copy(update={"warnings": warnings, "cycle": cycle or newest.cycle})
+        if found != newest:
             session.opened.amend(found)
             session.history.replace(found)
     return found
@@ -98,6 +124,8 @@ def nccl_findings(session: Session, args: ServerArgs, number: int) -> list[str]:
     if not report.is_file():
         asked = " ".join(f"{n}={v}" for n, v in sorted(args.env.items()) if is_nccl(n) and v)
         _tell(session, "info", f"untimed launch: NCCL's own log with {asked}")
+        for late in folder.glob("nccl.*.log"):  # of a launch that failed
+            late.unlink()
         env = {**neutral.env, **DEBUG, "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log")}
         observed = ServerArgs(neutral.flags, env)
         if _launch(session, observed, folder, number, blocks=()) is None:
