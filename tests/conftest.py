@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -42,6 +43,18 @@ SMALL: dict[str, Any] = {
     "confirm": {"finalists": 1, "rounds": 2, "max_rounds": 2},
     "fidelity": {"compare": "off"},
 }  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Signals act as in a terminal: a shell's background job and `nohup` have some ignored, which
+    every process started here would inherit."""
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _children() -> set[tuple[int, float]]:
