@@ -145,6 +145,15 @@ def test_the_next_trial_is_compared_with_the_baseline_of_its_time(objective, tri
     assert history.baseline_blocks(1)[0] == pytest.approx(100 * math.exp(-0.02))
 
 
+def test_how_far_the_machine_was_from_its_usual_level(objective, trial) -> None:
+    history = drifting(objective, trial, -0.02)
+    apart = history.shift() - history.shift(history.records[3])
+    assert apart == pytest.approx(-0.02 * (7 - 3))
+    history.add(trial(7, "reused", twin_of=1))
+    assert history.shift() - history.shift(history.records[3]) == pytest.approx(apart)
+    assert drifting(objective, trial, 0.0).shift() == 0.0
+
+
 def test_a_steady_machine_corrects_nothing(objective, trial) -> None:
     history = drifting(objective, trial, 0.0)
     before = list(history.records)

@@ -87,6 +87,7 @@ def test_an_unfit_host_that_was_put_right_may_be_measured_on_again(objective, tr
     launches = [trial(n, "baseline", (speed, speed)) for n, speed in enumerate(speeds)]
     assert unfit_host(History(objective, launches), newest=6) is not None
     assert unfit_host(History(objective, launches), newest=3) is None
+    assert unfit_host(History(objective, launches), newest=0) is None, "this run measured none"
 
 
 def test_drift_is_told_per_launch_and_in_all(objective, trial) -> None:

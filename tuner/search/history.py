@@ -101,12 +101,19 @@ class History:
 
     def sentinels(self, newest: int | None = None) -> Sentinels:
         """The baseline's launches along the study; `newest`: only so many of the last."""
-        places = self._places()
-        baselines = self.baselines if newest is None else self.baselines[-newest:]
+        places, baselines = self._places(), self.baselines
+        if newest is not None:
+            baselines = baselines[max(0, len(baselines) - newest) :]
         return sentinels(
             [places[record.number] for record in baselines],
             [block_values(self.objective, record) for record in baselines],
         )
+
+    def shift(self, record: TrialRecord | None = None) -> float:
+        """Log units by which the machine stands above its usual level at a trial's launch, or
+        now; 0 where it does not drift."""
+        place = self.launches if record is None else self._places()[record.number]
+        return self.sentinels().shift(place)
 
     def _places(self) -> dict[int, int]:
         """Launches of the study before each launched trial, by trial number."""

@@ -298,7 +298,9 @@ def settle_trials(session: Session) -> int:
     """Take the machine's drift out of every trial's ratio and store it; how many changed."""
     changed = session.history.settle()
     for record in changed:
-        session.opened.amend(record)
+        session.opened.amend(
+            record.number, {"vs_baseline": record.vs_baseline, "drift": record.drift}
+        )
     return len(changed)
 
 

@@ -209,12 +209,16 @@ class OpenStudy:
         self._kept[record.number] = record
         return tell_record(self.study, record.number, record, self._curve(record))
 
-    def amend(self, record: TrialRecord) -> None:
-        """Keep what was added to a finished trial's record; Optuna knows its value already."""
-        blocks = self.results.read_blocks(record.number)
-        self.results.write_trial(record, blocks)
-        self.store.save_trial(self.name, record, blocks)
-        self._kept[record.number] = record
+    def amend(self, number: int, changes: Mapping[str, object]) -> TrialRecord:
+        """A finished trial's record with these fields changed, kept; Optuna knows its value
+        already. What another worker has added meanwhile stays, and so do the blocks."""
+        newest = self.store.trial(self.name, number) or self._kept[number]
+        record = newest.model_copy(update=dict(changes))
+        if self.results.trial_folder(number, create=False).is_dir():
+            self.results.write_trial(record)
+        self.store.amend_trial(self.name, record)
+        self._kept[number] = record
+        return record
 
     def interrupt(self, asked: Asked, reason: str = "interrupted by the user") -> TrialRecord:
         """End a running trial as interrupted and queue its point once more."""

@@ -1,7 +1,7 @@
 """Owns stopping a hopeless trial early: what its blocks must show, and the decision as stored.
 
 Blocks are compared with the same blocks of a reference launch, on log ratios: the best trial so
-far, or the baseline while nothing beats it. Knows no server and asks Optuna nothing while a
+far, or the baseline while nothing beats it; what the machine drifted since is taken out. Knows no server and asks Optuna nothing while a
 server is being measured: Optuna's own pruners see a shadow study made of stored records.
 """
 
@@ -43,6 +43,11 @@ class Known(Protocol):
 
     def ranked(self) -> list[TrialRecord]:
         """Complete, feasible trials, best first."""
+        ...
+
+    def shift(self, record: TrialRecord | None = None) -> float:
+        """Log units by which the machine stands above its usual level at a trial's launch, or
+        now."""
         ...
 
 
@@ -155,17 +160,25 @@ def reference_of(judged: Judged, known: Known) -> Reference | None:
     baseline = pooled_baseline(judged, known)
     ranked = [record for record in known.ranked() if judged.series(record)]
     if ranked and (baseline is None or (ranked[0].vs_baseline or 0.0) > 1.0):
-        return Reference(ranked[0].number, judged.series(ranked[0]))
+        return Reference(ranked[0].number, as_now(judged, known, ranked[0]))
     return baseline
 
 
+def as_now(judged: Judged, known: Known, record: TrialRecord) -> tuple[float, ...]:
+    """A stored trial's blocks as they would be measured now, where the machine drifts."""
+    factor = math.exp(known.shift() - known.shift(record))
+    return tuple(value * factor for value in judged.series(record))
+
+
 def pooled_baseline(judged: Judged, known: Known) -> Reference | None:
-    """The baseline's typical value of each block, over all its launches."""
+    """The baseline's typical value of each block, over all its launches, as it would be now."""
     launches = [series for r in known.baselines if (series := judged.series(r))]
     if not launches:
         return None
-    width = min(len(series) for series in launches)
-    typical = tuple(float(np.median([s[block] for s in launches])) for block in range(width))
+    width, factor = min(len(series) for series in launches), math.exp(known.shift())
+    typical = tuple(
+        factor * float(np.median([s[block] for s in launches])) for block in range(width)
+    )
     return Reference(known.baselines[0].number, typical)
 
 
@@ -207,11 +220,12 @@ class OptunaPruner:
 
     def _shadow(self, known: Known, baseline: Reference) -> Study:
         study = optuna.create_study(direction="maximize", pruner=self.pruner)
-        study.add_trials([self._finished(record, baseline) for record in known.ranked()])
+        stored = (as_now(self.judged, known, record) for record in known.ranked())
+        study.add_trials([self._finished(values, baseline) for values in stored])
         return study
 
-    def _finished(self, record: TrialRecord, baseline: Reference) -> FrozenTrial:
-        ratios = self._ratios(self.judged.series(record), baseline)
+    def _finished(self, values: Sequence[float], baseline: Reference) -> FrozenTrial:
+        ratios = self._ratios(values, baseline)
         return create_trial(
             value=float(np.mean(ratios)) if ratios else 0.0,
             intermediate_values=dict(enumerate(self._shown(ratios))),

@@ -101,10 +101,11 @@ def _look(session: Session, record: TrialRecord, looks: Looks, moment: Moment) -
     with session.lock:  # meanwhile a neighbour's launch may have corrected the record for drift
         newest = next(r for r in session.history.records if r.number == record.number)
         warnings = list(dict.fromkeys([*newest.warnings, *said]))
-        found = newest.model_copy(update={"warnings": warnings, "cycle": cycle or newest.cycle})
-        if found != newest:
-            session.opened.amend(found)
-            session.history.replace(found)
+        changes = {"warnings": warnings, "cycle": cycle or newest.cycle}
+        if newest.model_copy(update=changes) == newest:
+            return newest
+        found = session.opened.amend(record.number, changes)
+        session.history.replace(found)
     return found
 
 

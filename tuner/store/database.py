@@ -144,6 +144,10 @@ class Store:
 
         self.write(action)
 
+    def amend_trial(self, study: str, record: TrialRecord) -> None:
+        """Replace the record of a stored trial; its launch and blocks stay."""
+        self.write(lambda session: session.merge(rows.trial_row(study, record)))
+
     def trials(self, study: str, *, besides: Collection[int] = ()) -> list[TrialRecord]:
         """Every finished trial, in order of number, but those the caller knows already."""
         query = select(TrialRow.document).where(TrialRow.study == study).order_by(TrialRow.number)

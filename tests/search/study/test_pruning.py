@@ -43,6 +43,10 @@ class Known:
 
     baselines: list[TrialRecord] = field(default_factory=lambda: [trial(0, 1.0, "baseline")])
     complete: list[TrialRecord] = field(default_factory=list)
+    shifts: dict[int | None, float] = field(default_factory=dict)
+
+    def shift(self, record: TrialRecord | None = None) -> float:
+        return self.shifts.get(record.number if record else None, 0.0)
 
     def ranked(self) -> list[TrialRecord]:
         return sorted(self.complete, key=lambda record: -(record.vs_baseline or 0.0))
@@ -113,6 +117,22 @@ def test_the_best_trial_is_the_reference_once_it_beats_the_baseline(paired: Pair
     assert reference_of(JUDGED, slower) == Reference(0, tuple(PROMPTS))
 
 
+def test_what_the_machine_drifted_is_no_reason_to_stop(paired: PairedPruner) -> None:
+    rng = np.random.default_rng(5)
+    slowed = math.log(0.8)
+    known = Known(complete=[trial(3, 1.5)], shifts={None: slowed})
+    reference = reference_of(JUDGED, known)
+    assert reference is not None
+    assert reference.values == pytest.approx(1.5 * 0.8 * PROMPTS)
+    assert stopped_after(paired, noisy(rng, 1.5 * 0.8), known) is None
+    assert stopped_after(paired, noisy(rng, 1.2 * 0.8), known) is not None
+    both = Known(complete=[trial(3, 1.5)], shifts={None: slowed, 3: slowed})
+    assert stopped_after(paired, noisy(rng, 1.5 * 0.8), both) is not None, "as slow as now already"
+    assert reference_of(JUDGED, Known(shifts={None: slowed})) == Reference(
+        0, tuple(float(v) for v in PROMPTS * math.exp(slowed))
+    )
+
+
 def test_lower_is_better_when_minimising() -> None:
     judge = PairedPruner(Judged("tok", "c1", maximize=False, blocks=BLOCKS))
     rng = np.random.default_rng(4)
@@ -164,6 +184,15 @@ def test_median_is_not_misled_by_easy_blocks(several: Known) -> None:
     judge = make_judge(config("median"), JUDGED)
     order = [float(v) for v in PROMPTS * 1.35]
     assert all(judge(order[:n], several) is None for n in range(1, BLOCKS))
+
+
+def test_the_median_of_earlier_trials_is_taken_as_they_would_be_now(several: Known) -> None:
+    judge = make_judge(SearchConfig(pruner="median", startup_trials=4), JUDGED)
+    several.shifts = {None: math.log(0.7)}
+    values = [float(v) for v in PROMPTS * 1.3 * 0.7]
+    assert stopped_after(judge, values, several) is None
+    several.shifts = {}
+    assert stopped_after(judge, values, several) is not None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="needs scipy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.errors import StoreError, StudyMismatch
+from tuner.measure.records import Block, LoadPoint
 from tuner.search.sampling import make_suggester
 from tuner.store.database import open_store
 
@@ -257,6 +259,31 @@ def test_a_trial_ended_by_someone_else_keeps_its_measurement(workshop: Any) -> N
         assert note.startswith("trial 1 was ended as FAIL by another process")
         assert opened.records()[1].state == "complete"
         assert workshop.run(opened, limit=1)[0].number == 2
+
+
+@pytest.mark.parametrize("has_files", [True, False], ids=["here", "on another machine"])
+def test_what_is_added_to_a_trial_keeps_its_blocks_and_what_others_added(
+    workshop: Any, has_files: bool
+) -> None:
+    block = Block(0, LoadPoint(concurrency=1), 0.0, 1.0, ())
+    with workshop.opened() as opened:
+        workshop.run(opened, limit=1)
+        ground = workshop.ground(opened.setup)
+        opened.finish(workshop.record(opened.ask(ground, make_suggester(ground))), [block])
+        folder = opened.results.trial_folder(1)
+        if not has_files:
+            shutil.rmtree(folder)
+        seen = opened.records()[1]
+        opened.store.amend_trial(opened.name, seen.model_copy(update={"cycle": {"draft": 0.1}}))
+        found = opened.amend(1, {"drift": 0.25})
+        assert (found.drift, found.cycle, found.value) == (0.25, {"draft": 0.1}, seen.value)
+        assert opened.records()[1] == found
+        assert opened.store.trial(opened.name, 1) == found
+        assert len(opened.store.blocks(opened.name, 1)) == 1
+        assert folder.is_dir() is has_files
+        if has_files:
+            assert opened.results.read_trial(1) == found
+            assert opened.results.read_blocks(1) == [block]
 
 
 def test_the_file_stays_sound(workshop: Any) -> None:
