@@ -209,6 +209,25 @@ def test_hopeless_servers_are_not_launched_and_the_end_says_how_many() -> None:
     assert f"; {suggester.skipped} were not launched because even the upper end" in suggester.why
 
 
+class Convinced(ModelSuggester):
+    """Believes that every server is hopeless; number 4 least so, and the last are slowest."""
+
+    def believe(self, records: object, running: object = ()) -> Belief:
+        count = len(self.ground.survey.servers)
+        means, ones = np.full(count, -0.5), np.ones(count)
+        means[4] = 0.1
+        seconds = np.linspace(10.0, 20.0, count)
+        return Belief(means, 0.1 * ones, ones, seconds, 0.5, 0.03, floor=0.4)
+
+
+def test_where_all_are_hopeless_the_best_is_launched_not_the_slowest() -> None:
+    suggester = Convinced(make_ground(999))
+    servers = range(len(suggester.ground.survey.servers))
+    proposal = suggester.propose(Situation((), list(servers), [0], 7))
+    assert proposal is not None
+    assert (proposal.index, suggester.skipped) == (4, len(servers))
+
+
 def test_nothing_is_called_hopeless_after_few_launches() -> None:
     records, suggester = play(make_ground(20), 3)
     assert len(records) == 3

@@ -22,17 +22,9 @@ from tuner.errors import (
 from tuner.events import Notice, Observer, RunFinished, StudyOpened, ignore
 from tuner.host.topology import peer_hints, read_topology
 from tuner.search.bench import CrowdRunner
-from tuner.search.confirm import (
-    NO_OPINION,
-    Campaign,
-    Opinion,
-    confirm,
-    plan_campaign,
-    select_finalists,
-)
+from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
-from tuner.search.model_lookups import baseline_texts
-from tuner.search.model_sampler import ModelSuggester
+from tuner.search.opinions import opinion_of, teach, with_left_out
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.reasons import further, why_nothing
 from tuner.search.recording import TrialPlan
@@ -140,7 +132,7 @@ def search(session: Session) -> Stop:
         EngineError: the baseline itself does not run.
         HostError: launches fail alike, whatever the server.
     """
-    suggester = make_suggester(session.ground)
+    suggester = session.suggester = make_suggester(session.ground)
     judge = make_judge(session.loaded.config.search, judged_by(session))
     runner, bench = session.bench.runner, session.bench
     if not isinstance(runner, CrowdRunner) or runner.seats == 1:
@@ -183,10 +175,9 @@ def next_trial(session: Session, suggester: Suggester) -> Asked | Stop:
     session.refresh()
     stop = reason_to_stop(session)
     if stop is not None:
-        return stop
+        return with_left_out(stop, suggester)
     queue_baseline_when_due(session)
-    if isinstance(suggester, ModelSuggester) and not suggester.knows_texts:
-        suggester.learn_texts(baseline_texts(session.bench, session.history))
+    teach(session, suggester)
     asked = session.opened.ask(session.ground, suggester)
     if asked is not None:
         return asked
@@ -352,19 +343,6 @@ def campaign_for(session: Session, finalists: Sequence[TrialRecord]) -> Campaign
         finalists,
         opinion_of(session),
     )
-
-
-def opinion_of(session: Session) -> Opinion:
-    """What the model sampler says of the servers it launched; nothing for every other sampler."""
-    suggester = make_suggester(session.ground)
-    return opinion(suggester, session.history.records)
-
-
-def opinion(suggester: Suggester, records: Sequence[TrialRecord]) -> Opinion:
-    """What a suggester says after a search."""
-    if not isinstance(suggester, ModelSuggester):
-        return NO_OPINION
-    return Opinion(suggester.beliefs(records), suggester.noise(records))
 
 
 def keep_verdict(session: Session, recommendation: RecommendationRecord) -> RecommendationRecord:

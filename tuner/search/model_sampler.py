@@ -116,6 +116,17 @@ class ModelSuggester:
         """True once the baseline's answers were taken."""
         return self._played is not None
 
+    @property
+    def left_out(self) -> str:
+        """How many servers are not launched because they are hopeless, to be put behind why the
+        search ended; "" when none is."""
+        if not self.skipped:
+            return ""
+        return (
+            f"; {self.skipped} were not launched because even the upper end of their prediction "
+            "lies below the lower end of the best"
+        )
+
     def learn_texts(self, texts: Sequence[tuple[list[str], list[str]]]) -> None:
         """Take the baseline's prompts and answers as tokens: lookups are played on them."""
         self._played = play_lookups(self._roles, texts) if texts else None
@@ -132,8 +143,9 @@ class ModelSuggester:
             return None
         hopeless = belief.hopeless(situation.remaining)
         self.skipped = int(hopeless.sum())
-        # Where all are hopeless the search is exhaustive: it launches what there is.
-        per_second = np.where(hopeless, -1.0, gains) / belief.seconds[situation.remaining]
+        per_second = gains / belief.seconds[situation.remaining]
+        if not hopeless.all():  # where all are, there is nothing else to launch
+            per_second[hopeless] = -1.0
         chosen = situation.remaining[int(np.argmax(per_second))]
         return Proposal(chosen, math.exp(float(belief.means[chosen])))
 
@@ -252,11 +264,7 @@ class ModelSuggester:
             f"the best is at {math.exp(belief.best):.2f}x"
         )
         self.skipped = int(belief.hopeless(situation.remaining).sum())
-        if self.skipped:
-            self.why += (
-                f"; {self.skipped} were not launched because even the upper end of their "
-                "prediction lies below the lower end of the best"
-            )
+        self.why += self.left_out
         return True
 
 

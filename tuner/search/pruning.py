@@ -1,8 +1,9 @@
 """Owns stopping a hopeless trial early: what its blocks must show, and the decision as stored.
 
 Blocks are compared with the same blocks of a reference launch, on log ratios: the best trial so
-far, or the baseline while nothing beats it; what the machine drifted since is taken out. Knows no server and asks Optuna nothing while a
-server is being measured: Optuna's own pruners see a shadow study made of stored records.
+far, or the baseline while nothing beats it; what the machine drifted since is taken out. Knows no
+server and asks Optuna nothing while a server is being measured: Optuna's own pruners see a shadow
+study made of stored records.
 """
 
 from __future__ import annotations

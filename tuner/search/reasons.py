@@ -9,7 +9,7 @@ from tuner import units
 from tuner.engines.base import Engine
 from tuner.search.history import History
 from tuner.search.model_sampler import ModelSuggester
-from tuner.search.sampling import make_suggester
+from tuner.search.opinions import suggester_of
 from tuner.search.session import Session
 from tuner.search.stopping import Stop, drafts_by_model
 from tuner.store.record import RecommendationRecord, TrialRecord
@@ -42,7 +42,7 @@ def why_nothing(session: Session, stop: Stop) -> list[str]:
 
 def random_line(session: Session) -> list[str]:
     """What as many launches at random would have found, where the model can tell."""
-    suggester, history = make_suggester(session.ground), session.history
+    suggester, history = suggester_of(session), session.history
     if not isinstance(suggester, ModelSuggester) or not history.ranked():
         return []
     ratio = units.ratio(suggester.random_search(history.records))

@@ -44,7 +44,7 @@ from tuner.search.placement import (
 from tuner.search.ray_cluster import Cluster, connected
 from tuner.search.ray_runner import Expected, RayRunner, node_fingerprint
 from tuner.search.replay_runner import ReplayRunner
-from tuner.search.sampling import Ground
+from tuner.search.sampling import Ground, Suggester
 from tuner.search.seats import SeatRunner
 from tuner.search.study import OpenStudy, open_study
 from tuner.search.workers import Devices, present
@@ -65,6 +65,7 @@ class Session:
         lock: held by the thread that reads or changes what the study knows.
         earlier_baselines: launches of the baseline that were stored before this run.
         learned: what earlier studies told, under `search.learn_from`.
+        suggester: the sampler, once it was needed: the confirmation asks for its opinion.
     """
 
     loaded: LoadedStudy
@@ -76,6 +77,7 @@ class Session:
     lock: threading.RLock = field(default_factory=threading.RLock)
     earlier_baselines: int = 0
     learned: Learned = field(default_factory=Learned)
+    suggester: Suggester | None = None
 
     def refresh(self) -> None:
         """Take note of what other workers have finished meanwhile."""

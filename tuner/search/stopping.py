@@ -22,18 +22,20 @@ INSPECT_HINT = "Run `tuner draft inspect` on the draft model; search.keep_going 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why the search ends, and what to do about it."""
+    """Why the search ends, and what to do about it; `is_budget`: there was more to launch."""
 
     why: str
     hint: str = ""
+    is_budget: bool = False
 
 
 def spent_budget(launches: int, max_launches: int, wall_left_s: float | None) -> Stop | None:
     """The budget's end: launches, or wall time with the confirmation's share kept back."""
     if launches >= max_launches:
-        return Stop(f"the budget of {max_launches} launches is used up")
+        return Stop(f"the budget of {max_launches} launches is used up", is_budget=True)
     if wall_left_s is not None and wall_left_s <= 0:
-        return Stop("the wall-time budget is used up, the rest is kept for the confirmation")
+        why = "the wall-time budget is used up, the rest is kept for the confirmation"
+        return Stop(why, is_budget=True)
     return None
 
 

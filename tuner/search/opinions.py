@@ -1,0 +1,49 @@
+"""Owns what the sampler says beside its proposals: its opinion of the finalists, and what it
+left out. Other samplers than the model have nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.search.confirm import NO_OPINION, Opinion
+from tuner.search.model_lookups import baseline_texts
+from tuner.search.model_sampler import ModelSuggester
+from tuner.search.sampling import Suggester, make_suggester
+from tuner.search.session import Session
+from tuner.search.stopping import Stop
+from tuner.store.record import TrialRecord
+
+
+def teach(session: Session, suggester: Suggester) -> None:
+    """Show the baseline's answers to a sampler that can play lookups on them."""
+    if isinstance(suggester, ModelSuggester) and not suggester.knows_texts:
+        suggester.learn_texts(baseline_texts(session.bench, session.history))
+
+
+def suggester_of(session: Session) -> Suggester:
+    """The sampler as the search left it; without a search, one that knows as much."""
+    if session.suggester is None:
+        session.suggester = make_suggester(session.ground)
+    teach(session, session.suggester)
+    return session.suggester
+
+
+def opinion_of(session: Session) -> Opinion:
+    """What the model sampler says of the servers it launched; nothing for every other sampler."""
+    return opinion(suggester_of(session), session.history.records)
+
+
+def opinion(suggester: Suggester, records: Sequence[TrialRecord]) -> Opinion:
+    """What a suggester says after a search."""
+    if not isinstance(suggester, ModelSuggester):
+        return NO_OPINION
+    return Opinion(suggester.beliefs(records), suggester.noise(records))
+
+
+def with_left_out(stop: Stop, suggester: Suggester) -> Stop:
+    """The end of a budget, and how many servers would not have been launched with more of it."""
+    if not stop.is_budget or not isinstance(suggester, ModelSuggester):
+        return stop
+    return replace(stop, why=stop.why + suggester.left_out)
