@@ -50,7 +50,12 @@ def test_a_study_runs_resumes_and_is_confirmed(tuner: Tuner, study: str) -> None
     assert confirmed.exit_code == 0, confirmed.stderr
     finalists = json.loads(confirmed.stdout)["recommendation"]["finalists"]
     assert [finalist["trial"] for finalist in finalists] == [1]
-    assert tuner("confirm", "demo", "9").exit_code == 2
+    unknown = tuner("confirm", "demo", "9")
+    assert unknown.exit_code == 2
+    assert "trial 9 must be one that was measured, got no such trial." in unknown.stderr
+    alone = tuner("confirm", "demo", "0")
+    assert alone.exit_code == 2
+    assert "must name a trial beside the baseline, got 0." in alone.stderr
 
     refused = tuner("export", "demo", "--trial", "1", "--unconfirmed", "--out", "out")
     assert refused.exit_code == 2
@@ -98,9 +103,14 @@ def test_an_interrupted_run_fills_the_dashboard(study: str) -> None:
 def test_a_real_study_ends_with_what_to_do_next(
     trials: list[TrialRecord], recommendation: RecommendationRecord
 ) -> None:
-    assert ending_lines(StoredStudy("kimi", trials, recommendation))[-1] == (
-        "Next: tuner export kimi"
-    )
+    def last(found: RecommendationRecord | None) -> str:
+        return ending_lines(StoredStudy("kimi", trials, found))[-1]
+
+    assert last(recommendation) == "Next: tuner export kimi"
+    kept = recommendation.model_copy(update={"verdict": "keep_baseline", "trial": 0})
+    assert last(kept) == "Next: tuner explain kimi", "there is nothing new to deploy"
+    for nothing in (None, kept.model_copy(update={"constraints_met": False})):
+        assert "Next:" not in last(nothing)
 
 
 def test_a_study_without_a_feasible_server_says_so_everywhere(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tuner.cli.app import build_app
 from tuner.config.loader import load_study
 from tuner.engines.catalog import get_engine
-from tuner.errors import UsageError
+from tuner.errors import StoreError, UsageError
 from tuner.events import Event, Notice
 from tuner.host.fingerprint import Fingerprint, take
 from tuner.measure.prompts import build_workload
@@ -209,6 +209,19 @@ def test_a_study_does_not_learn_from_itself(study: Callable[..., Path], first: R
 def test_what_is_named_must_be_there(study: Callable[..., Path]) -> None:
     with pytest.raises(UsageError, match=r"search\.learn_from: study nowhere: must be"):
         learn(*setup_of(study("second", "[nowhere]")))
+
+
+def test_a_broken_neighbour_stops_only_a_study_that_named_it(
+    study: Callable[..., Path], first: RunResult
+) -> None:
+    broken = Path("results/broken/study.db")
+    broken.parent.mkdir()
+    broken.write_text("no database" * 100)
+    learned = learn(*setup_of(study("second", "auto")))
+    assert len(learned.launches) == 14
+    assert learned.notes[0].startswith(f"learned nothing from sqlite:///{broken.absolute()}: ")
+    with pytest.raises(StoreError, match="must be usable, got: file is not a database"):
+        learn(*setup_of(study("third", f"[{broken}]")))
 
 
 def test_other_samplers_say_that_they_cannot_learn(

@@ -80,9 +80,12 @@ def schedule_shown(study: str, trials: tuple[int, ...], *, verbose: bool) -> Sto
 
 
 def ending_lines(done: StoredStudy) -> list[str]:
-    """What a run prints at its end."""
-    lines = recommendation_lines(done.recommendation)
-    return lines if done.is_simulated else [*lines, f"Next: tuner export {done.name}"]
+    """What a run prints at its end; there is a next step only for what was really measured."""
+    lines, found = recommendation_lines(done.recommendation), done.recommendation
+    if done.is_simulated or found is None or not found.constraints_met:
+        return lines
+    verb = "export" if found.verdict == "use" else "explain"
+    return [*lines, f"Next: tuner {verb} {done.name}"]
 
 
 @contextlib.contextmanager

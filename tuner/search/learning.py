@@ -56,7 +56,7 @@ def learn(setup: StudySetup, digests: frozenset[str], own_uid: str = "") -> Lear
 
     Raises:
         UsageError: a study that is named is not there.
-        StoreError: its database cannot be read.
+        StoreError: the database of one that is named cannot be read.
     """
     sampler = setup.loaded.config.search.sampler
     if sampler != "model":
@@ -65,7 +65,14 @@ def learn(setup: StudySetup, digests: frozenset[str], own_uid: str = "") -> Lear
     launches: list[Earlier] = []
     notes = []
     for url in _urls(setup.loaded):
-        for meta, records in _studies(url, own_uid):
+        try:
+            studies = list(_studies(url, own_uid))
+        except StoreError as error:
+            if setup.loaded.config.search.learn_from != "auto":
+                raise
+            studies = []  # nobody named it: a neighbour's trouble does not stop this study
+            notes.append(f"learned nothing from {url}: {error.message}")
+        for meta, records in studies:
             found, note = _carried(here, meta, records, digests)
             launches += found
             notes.append(note)

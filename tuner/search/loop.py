@@ -280,6 +280,8 @@ def settle(session: Session) -> None:
     trouble = unfit_host(history, len(history.baselines) - session.earlier_baselines)
     if trouble and not session.loaded.config.search.keep_going:
         raise HostError(trouble.why, trouble.hint)
+    if trouble:
+        observer(Notice("warning", trouble.why))
     changed = settle_trials(session)
     if changed and history.sentinels().is_drifting:
         observer(Notice("warning", *drift_words(history, changed)))

@@ -42,16 +42,29 @@ def campaign_of(session: Session, trials: Sequence[int]) -> Campaign:
             f"study {session.opened.name}: must have a measured baseline, got none.",
             "Run the study first.",
         )
-    chosen = [chosen_trial(session, number) for number in trials if number != 0]
-    return campaign_for(session, chosen or finalists_of(session))
+    chosen: dict[str, TrialRecord] = {}
+    for record in (chosen_trial(session, number) for number in trials):
+        if record.state != "baseline":
+            chosen.setdefault(record.digest, record)  # one server is launched under one number
+    if trials and not chosen:
+        raise UsageError(
+            f"study {session.opened.name}: must name a trial beside the baseline, got "
+            f"{' '.join(map(str, trials))}.",
+            "The baseline is launched in every confirmation; leave it out.",
+        )
+    return campaign_for(session, list(chosen.values()) or finalists_of(session))
 
 
 def chosen_trial(session: Session, number: int) -> TrialRecord:
     """A trial with a value; raises UsageError for any other."""
+    got = "no such trial"
     for record in session.history.records:
-        if record.number == number and record.value is not None:
-            return record
+        if record.number == number:
+            if record.value is not None:
+                return record
+            got = f"one that is {record.state}"
+    name = session.opened.name
     raise UsageError(
-        f"study {session.opened.name}: trial {number} must be a trial with a value.",
-        "Choose one that `tuner show` lists as complete.",
+        f"study {name}: trial {number} must be one that was measured, got {got}.",
+        f"Choose one that `tuner show {name}` lists as complete.",
     )
