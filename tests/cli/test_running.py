@@ -29,7 +29,9 @@ def study(work: Path, study_yaml: StudyYaml) -> str:
     return "demo.yaml"
 
 
-def test_a_study_runs_resumes_and_is_confirmed(tuner: Tuner, study: str) -> None:
+def test_a_study_runs_resumes_and_is_confirmed(
+    tuner: Tuner, study: str, study_yaml: StudyYaml
+) -> None:
     found = tuner("run", study)
     assert found.exit_code == 0, found.stderr
     assert found.stdout.startswith("Recommended (simulated): ")
@@ -46,10 +48,12 @@ def test_a_study_runs_resumes_and_is_confirmed(tuner: Tuner, study: str) -> None
     assert "Resuming demo: 2 trials are stored" in again.stderr
     assert again.stderr.count("confirm 1/2") == 2
 
+    Path(study).write_text(study_yaml(search={"expected_acceptance_length": 9.0}))
     confirmed = tuner("confirm", "demo", "1", "--json")
     assert confirmed.exit_code == 0, confirmed.stderr
-    finalists = json.loads(confirmed.stdout)["recommendation"]["finalists"]
-    assert [finalist["trial"] for finalist in finalists] == [1]
+    said = json.loads(confirmed.stdout)["recommendation"]
+    assert [finalist["trial"] for finalist in said["finalists"]] == [1]
+    assert any(line.startswith("Acceptance length is ") for line in said["reasons"]), "as run does"
     unknown = tuner("confirm", "demo", "9")
     assert unknown.exit_code == 2
     assert "trial 9 must be one that was measured, got no such trial." in unknown.stderr

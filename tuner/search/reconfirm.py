@@ -9,6 +9,7 @@ from tuner.errors import UsageError
 from tuner.events import Observer, ignore
 from tuner.search.confirm import Campaign, confirm
 from tuner.search.loop import RunResult, announce, campaign_for, finalists_of, finish, keep_verdict
+from tuner.search.reasons import further
 from tuner.search.session import Session, open_session
 from tuner.server.interrupts import raise_on_signals
 from tuner.store.record import TrialRecord
@@ -31,6 +32,7 @@ def confirm_study(
     with raise_on_signals(), open_session(loaded, observer, new=False) as session:
         announce(session)
         found = confirm(campaign_of(session, trials), loaded.config.fidelity)
+        found = found.model_copy(update={"reasons": [*found.reasons, *further(session, found)]})
         recommendation = keep_verdict(session, found)
         return finish(session, recommendation, "the confirmation is done")
 
