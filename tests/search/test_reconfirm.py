@@ -24,7 +24,7 @@ def session(objective: Any, trial: Any) -> Any:
         trial(4, vs_baseline=1.1),
         trial(5, "baseline"),
     ]
-    candidates = SimpleNamespace(baseline=ServerArgs({}), args_of=lambda params: ServerArgs(params))
+    candidates = SimpleNamespace(baseline=ServerArgs({}), args_of=ServerArgs)
     return SimpleNamespace(
         history=History(objective, records),
         opened=SimpleNamespace(name="demo"),
