@@ -5,20 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.args import FlagValue, ServerArgs
 from tuner.measure.records import Block, LoadPoint, Prompt, RequestRecord
 from tuner.model.acceptance import share_of
 from tuner.model.drafting import Played, agrees, fit_drafting
 from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
+from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
 from tuner.model.observation import Designs, Observation
-from tuner.search.model_lookups import play_lookups, rule_of, texts_of
-from tuner.search.model_servers import Roles
+from tuner.search.lookup_rules import rule_of
+from tuner.search.model_lookups import play_lookups, texts_of
+from tuner.search.model_servers import Roles, roles_of
 
 ASKED = "Repeat: the harbour office opens at six in the morning and closes at night. " * 3
 ANSWER = "the harbour office opens at six in the morning and closes at night."
 
 
-def lookup(match: float, depth: float, method: str = "ngram-simple", least: float = 0) -> Roles:
-    return Roles(method, depth, depth, 1.0, match, depth, True, least)
+def lookup(match: int, depth: int, method: str = "ngram-simple") -> Roles:
+    flags: dict[str, FlagValue] = {
+        "spec-type": method, f"spec-{method}-size-n": match, f"spec-{method}-size-m": depth,
+    }  # fmt: skip
+    return roles_of(ServerArgs(flags))
+
+
+def vllm(**keys: object) -> Roles:
+    return roles_of(ServerArgs({"speculative-config": keys}))  # type: ignore[dict-item]
 
 
 def answer(text: str, error: str = "") -> RequestRecord:
@@ -40,16 +50,33 @@ def test_texts_come_from_good_answers_only() -> None:
 
 
 def test_rules_by_method() -> None:
-    assert rule_of(lookup(4, 8)) == LookupRule(4, 8)
-    assert rule_of(lookup(4, 8, "ngram", 2)) == LookupRule(4, 8, least=2, is_latest=False)
+    assert rule_of(lookup(4, 8)) == SimpleRule(4, 8)
+    assert rule_of(lookup(4, 8, "ngram-map-k")) == MapRule(4, 8)
+    assert rule_of(lookup(4, 8, "ngram-map-k4v")) is None
     assert rule_of(Roles("EAGLE3", 5, 5, 1, 0, 5, False)) is None
+    found = vllm(
+        method="ngram", num_speculative_tokens=8, prompt_lookup_min=2, prompt_lookup_max=4
+    )
+    assert rule_of(found) == LookupRule(4, 8, least=2, is_latest=False)
+    found = vllm(method="ngram", num_speculative_tokens=8, prompt_lookup_max=4)
+    assert rule_of(found) == LookupRule(4, 8, least=4, is_latest=False)
+
+
+def test_flags_that_are_not_given_have_the_engines_values() -> None:
+    bare: dict[str, FlagValue] = {"spec-type": "ngram-mod"}
+    assert rule_of(roles_of(ServerArgs(bare))) == ModRule(24, 64, 48)
+    assert rule_of(roles_of(ServerArgs({**bare, "spec-ngram-mod-n-min": 0}))) == ModRule(24, 64, 0)
+    assert rule_of(roles_of(ServerArgs({"spec-type": "ngram-simple"}))) == SimpleRule(12, 48)
+    assert rule_of(vllm(method="ngram", num_speculative_tokens=3)) == LookupRule(
+        5, 3, least=5, is_latest=False
+    )
 
 
 def test_what_is_played_is_what_the_rule_counts() -> None:
     texts = [(simple_tokens(ASKED), simple_tokens(ANSWER))]
     played = play_lookups([lookup(3, 4), lookup(3, 8), Roles("none", 0, 0, 1, 0, 0, False)], texts)
     assert played is not None
-    counts = replay_lookup(Text(*texts[0]), LookupRule(3, 8))
+    counts = replay_lookup(Text(*texts[0]), SimpleRule(3, 8))
     covered = (counts.drafted / 8 + counts.accepted) / counts.tokens
     assert share_of(played.coverages)[1] == pytest.approx(min(covered, 0.995), abs=1e-3)
     assert np.isnan(played.levels[2])

@@ -1,8 +1,9 @@
 """Owns what a lookup drafter does on a known text, computed without launching anything.
 
-The text is the prompt's tokens followed by the greedy answer's. At each step the last `match`
-tokens are searched in what came before; what followed them there is the draft; the answer says
-how much of it is accepted. One more token comes from the verification itself.
+The text is the prompt's tokens followed by the greedy answer's. A `Rule` says what is proposed
+after each known token; the answer says how much of that is accepted; one more token comes from
+the verification itself. Rules that remember earlier requests are in `lookup_tables` and
+`lookup_trees`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,29 @@ import bisect
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 Tokens = Sequence[Hashable]
+
+
+class Drafter(Protocol):
+    """What one server does, request after request."""
+
+    def begin(self, text: Text) -> None:
+        """A request arrives: its prompt is known."""
+        ...
+
+    def step(self, text: Text, position: int) -> tuple[int, int]:
+        """Drafted and accepted tokens of one step when `position` tokens are known."""
+        ...
+
+
+class Rule(Protocol):
+    """How a method drafts; hashable, so that equal servers are played once."""
+
+    def drafter(self) -> Drafter:
+        """A server that has seen nothing yet."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +59,10 @@ class LookupRule:
         """Match lengths in the order in which they are tried."""
         return range(self.match, (self.least or self.match) - 1, -1)
 
+    def drafter(self) -> Drafter:
+        """Looks in the request's own tokens only."""
+        return _Copying(self)
+
 
 @dataclass(frozen=True, slots=True)
 class LookupCounts:
@@ -50,12 +76,36 @@ class LookupCounts:
 
 
 class Text:
-    """A prompt and its greedy answer, with an index of where each run of tokens occurs."""
+    """A prompt and its greedy answer, with an index of where each run of tokens occurs.
 
-    def __init__(self, prompt: Tokens, answer: Tokens) -> None:
+    Args:
+        prompt: its tokens.
+        answer: its tokens.
+        most: tokens that the answer could have had; 0 unknown.
+    """
+
+    def __init__(self, prompt: Tokens, answer: Tokens, most: int = 0) -> None:
         self.tokens = [*prompt, *answer]
-        self.start, self.answer = len(prompt), len(answer)
+        self.start, self.answer, self.most = len(prompt), len(answer), most
         self._places: dict[int, dict[tuple[Hashable, ...], list[int]]] = {}
+
+    def room(self, position: int) -> int:
+        """How many tokens may be drafted when `position` are known, the verification's own token
+        left out."""
+        most = self.most or len(self.tokens)
+        return max(0, self.start + most - position - 1)
+
+    def run(self, place: int, size: int) -> tuple[Hashable, ...]:
+        """The tokens from `place` on."""
+        return tuple(self.tokens[place : place + size])
+
+    def latest(self, run: tuple[Hashable, ...], low: int, high: int) -> int | None:
+        """The latest place from `low` to `high`, both included, where a run of tokens begins."""
+        size = len(run)
+        ends = self._table(size).get(run, [])
+        before = bisect.bisect_right(ends, high + size)
+        found = ends[before - 1] - size if before else -1
+        return found if found >= low else None
 
     def draft(self, position: int, rule: LookupRule) -> Tokens:
         """What a rule proposes when `position` tokens are known."""
@@ -94,17 +144,43 @@ class Text:
         return count
 
 
-def replay_lookup(text: Text, rule: LookupRule) -> LookupCounts:
-    """Play the rule on one text; the answer's first token is the prefill's."""
+def replay_lookup(text: Text, rule: Rule) -> LookupCounts:
+    """Play the rule on one text alone."""
+    return play([text], rule)[0]
+
+
+def play(texts: Sequence[Text], rule: Rule) -> list[LookupCounts]:
+    """Play the rule on requests that one server answers one after another."""
+    drafter = rule.drafter()
+    return [_play_one(drafter, text) for text in texts]
+
+
+def _play_one(drafter: Drafter, text: Text) -> LookupCounts:
+    """The answer's first token is the prefill's."""
     position, end = text.start + 1, len(text.tokens)
     steps, drafts, drafted, accepted = 1, 0, 0, 0
+    drafter.begin(text)
     while position < end:
-        draft = text.draft(position, rule)
-        good = text.agreeing(position, draft[: end - position])
+        proposed, good = drafter.step(text, position)
         steps += 1
-        drafts, drafted, accepted = drafts + bool(draft), drafted + len(draft), accepted + good
+        drafts, drafted, accepted = drafts + bool(proposed), drafted + proposed, accepted + good
         position += good + 1
     return LookupCounts(text.answer, steps, drafts, drafted, accepted)
+
+
+class _Copying:
+    """The drafter of a `LookupRule`: it remembers nothing."""
+
+    def __init__(self, rule: LookupRule) -> None:
+        self.rule = rule
+
+    def begin(self, text: Text) -> None:
+        """Nothing to prepare."""
+
+    def step(self, text: Text, position: int) -> tuple[int, int]:
+        """Drafted and accepted tokens of one step."""
+        draft = text.draft(position, self.rule)
+        return len(draft), text.agreeing(position, draft)
 
 
 def simple_tokens(text: str) -> list[str]:

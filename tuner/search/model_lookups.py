@@ -14,9 +14,10 @@ import numpy as np
 from tuner.measure.records import Block, Prompt
 from tuner.model.acceptance import curve_from, logit
 from tuner.model.drafting import Played
-from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
+from tuner.model.lookup import Rule, Text, play, simple_tokens
 from tuner.search.bench import Bench
 from tuner.search.history import History
+from tuner.search.lookup_rules import rule_of
 from tuner.search.model_servers import Roles
 
 MOST_TEXTS = 12
@@ -59,15 +60,6 @@ def baseline_texts(bench: Bench, history: History) -> list[tuple[list[str], list
     return texts_of(history.baseline.blocks, prompts)
 
 
-def rule_of(roles: Roles) -> LookupRule | None:
-    """The rule a server's lookup follows; None where none is known."""
-    if not roles.is_lookup or not roles.match or not roles.depth:
-        return None
-    is_first = roles.method in ("ngram", "ngram_gpu")  # vLLM takes the first occurrence
-    least = int(roles.least) if roles.least else None
-    return LookupRule(int(roles.match), int(roles.depth), least=least, is_latest=not is_first)
-
-
 def play_lookups(
     roles: Sequence[Roles], texts: Sequence[tuple[list[str], list[str]]]
 ) -> Played | None:
@@ -78,11 +70,12 @@ def play_lookups(
         return None
     prepared = [Text(prompt, answer) for prompt, answer in texts]
     counts = {rule: _totals(prepared, rule) for rule in distinct}
-    table = np.array([counts[rule] if rule else (np.nan,) * 4 for rule in rules])
-    tokens, drafts, accepted = table[:, 0], table[:, 1], table[:, 2]
+    table = np.array([counts[rule] if rule else (np.nan,) * 3 for rule in rules])
+    nodes = np.array([max(each.depth, each.nodes, 1.0) for each in roles])
+    tokens, drafts, accepted = table[:, 0], table[:, 1] / nodes, table[:, 2]
     depths = np.array([max(each.depth, 1.0) for each in roles])
     is_known = np.nan_to_num(drafts) > 0
-    per_draft = np.where(is_known, accepted / np.maximum(drafts, 1.0), np.nan)
+    per_draft = np.where(is_known, accepted / np.maximum(drafts, 1e-9), np.nan)
     levels = curve_from(()).levels(np.nan_to_num(per_draft), depths)
     return Played(
         levels=np.where(is_known, levels, np.nan),
@@ -90,13 +83,11 @@ def play_lookups(
     )
 
 
-def _totals(texts: Sequence[Text], rule: LookupRule) -> tuple[float, float, float, float]:
-    """Tokens, full drafts' worth of drafted tokens, accepted tokens and steps."""
-    played = [replay_lookup(text, rule) for text in texts]
-    drafted = sum(each.drafted for each in played) / rule.depth
+def _totals(texts: Sequence[Text], rule: Rule) -> tuple[float, float, float]:
+    """Tokens, drafted tokens and accepted tokens."""
+    played = play(texts, rule)
     return (
         float(sum(each.tokens for each in played)),
-        float(drafted),
+        float(sum(each.drafted for each in played)),
         float(sum(each.accepted for each in played)),
-        float(sum(each.steps for each in played)),
     )

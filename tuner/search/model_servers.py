@@ -7,8 +7,8 @@ is a plain column that the model interpolates over.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,7 +36,8 @@ ABSENT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What one server's flags mean for drafting; 0 where there is no such flag."""
+    """What one server's flags mean for drafting; 0 where there is no such flag. `flags`: all of
+    them by their last part."""
 
     method: str
     depth: float
@@ -46,6 +47,7 @@ class Roles:
     passes: float
     is_lookup: bool
     least: float = 0.0
+    flags: Mapping[str, object] = field(default_factory=dict)
 
 
 def roles_of(args: ServerArgs, *, is_lookup: bool | None = None) -> Roles:
@@ -70,7 +72,7 @@ def roles_of(args: ServerArgs, *, is_lookup: bool | None = None) -> Roles:
         words = f"{method} {' '.join(flags)}".lower()
         is_lookup = any(word in words for word in LOOKUP_WORDS)
     match, least = _ending(numbers, MATCH), _ending(numbers, LEAST_MATCH)
-    return Roles(method, depth, nodes, branch, match, passes, is_lookup, least)
+    return Roles(method, depth, nodes, branch, match, passes, is_lookup, least, flags)
 
 
 def _flat(args: ServerArgs) -> Iterator[tuple[str, object]]:

@@ -1,0 +1,62 @@
+"""Owns which rule a lookup server follows: from its method and flags to a rule that can be played.
+
+What an engine fills in for a flag that is not given is filled in here too. A method that is not
+known, or depends on what cannot be known before launching, has no rule: it is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tuner.model.lookup import LookupRule, Rule
+from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
+from tuner.search.model_servers import Roles, number
+
+Flags = Mapping[str, object]
+
+
+def rule_of(roles: Roles) -> Rule | None:
+    """The rule a server's lookup follows; None where none is known."""
+    make = RULES.get(roles.method) if roles.is_lookup else None
+    return make(roles.flags) if make else None
+
+
+def _value(flags: Flags, name: str, default: float) -> float:
+    """A flag by the end of its name."""
+    known = (value for flag, value in flags.items() if flag.endswith(name))
+    return number(next(known, default))
+
+
+def _simple(flags: Flags) -> Rule:
+    match = _value(flags, "ngram-simple-size-n", 12)
+    return SimpleRule(int(match), int(_value(flags, "ngram-simple-size-m", 48)))
+
+
+def _map(flags: Flags) -> Rule:
+    match = _value(flags, "ngram-map-k-size-n", 12)
+    return MapRule(int(match), int(_value(flags, "ngram-map-k-size-m", 48)))
+
+
+def _mod(flags: Flags) -> Rule:
+    match, depth = _value(flags, "mod-n-match", 24), _value(flags, "mod-n-max", 64)
+    return ModRule(int(match), int(depth), int(_value(flags, "mod-n-min", 48)))
+
+
+def _prompt_lookup(flags: Flags) -> Rule | None:
+    """The longest match wins, and of equally long ones the first."""
+    depth = int(_value(flags, "num-speculative-tokens", 0))
+    least = _value(flags, "prompt-lookup-min", 0)
+    most = _value(flags, "prompt-lookup-max", 0) or least or 5
+    if not depth:
+        return None
+    return LookupRule(int(most), depth, least=int(least or most), is_latest=False)
+
+
+RULES: Mapping[str, Callable[[Flags], Rule | None]] = {
+    "ngram-simple": _simple,
+    "ngram-map-k": _map,
+    "ngram-mod": _mod,
+    "ngram": _prompt_lookup,
+    "ngram_gpu": _prompt_lookup,
+}
+"""By method, as each engine names it."""
