@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from tuner.config.study import ConfirmConfig
 from tuner.search.confirm import planned_rounds, select_finalists
 from tuner.search.history import History
-from tuner.search.opinions import opinion
 from tuner.search.recommend import Finalist, decide
 from tuner.search.replay_table import ReplayTable
 from tuner.search.sampling import Suggester
+from tuner.search.session_sampler import opinion
 from tuner.store.record import ConfirmationLaunch, FinalistRecord, TrialRecord
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -152,6 +153,14 @@ def test_how_far_the_machine_was_from_its_usual_level(objective, trial) -> None:
     history.add(trial(7, "reused", twin_of=1))
     assert history.shift() - history.shift(history.records[3]) == pytest.approx(apart)
     assert drifting(objective, trial, 0.0).shift() == 0.0
+
+
+def test_drift_is_that_of_the_machine_whatever_is_optimised(objective, trial) -> None:
+    growing = drifting(objective, trial, 0.02)
+    assert growing.drift_at(7) == pytest.approx(math.expm1(0.02 * 4)), "more tokens: faster"
+    latency = History(replace(objective, maximize=False), growing.records)
+    assert latency.drift_at(7) == pytest.approx(math.expm1(-0.02 * 4)), "more seconds: slower"
+    assert drifting(objective, trial, 0.0).drift_at(7) is None
 
 
 def test_a_steady_machine_corrects_nothing(objective, trial) -> None:

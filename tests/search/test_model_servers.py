@@ -114,3 +114,18 @@ def test_passes_of_the_target_are_tokens_less_accepted() -> None:
     failed = record(2, digests[3], {}, state="failed", failure="launch_crash")
     assert failed_servers([failed], servers) == [3]
     assert observations_of([failed], servers, made, nodes) == []
+
+
+def test_a_drift_of_the_machine_is_taken_out_of_the_seconds() -> None:
+    made = ground()
+    digest = made.survey.servers[0][1].digest
+    counts = {"tokens": [100.0, 90.0], "seconds": [2.0, 1.0], "requests": [1.0] * 2,
+              "steps": [20.0] * 2, "drafted": [60.0] * 2, "accepted": [40.0] * 2}  # fmt: skip
+    nodes = designs_of(made)[0].nodes
+    steady, faster = (
+        observations_of([record(1, digest, counts, drift=drift)], {digest: 0}, made, nodes)[0]
+        for drift in (None, 0.25)
+    )
+    assert steady.blocks[:, SECONDS].tolist() == [2.0, 1.0]
+    assert faster.blocks[:, SECONDS].tolist() == [2.5, 1.25]
+    assert faster.blocks[:, :SECONDS].tolist() == steady.blocks[:, :SECONDS].tolist()

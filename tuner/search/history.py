@@ -115,6 +115,15 @@ class History:
         place = self.launches if record is None else self._places()[record.number]
         return self.sentinels().shift(place)
 
+    def drift_at(self, position: int) -> float | None:
+        """How much faster (below 0: slower) than usual the machine was after so many launches,
+        whatever the objective's direction; None where it does not drift."""
+        found = self.sentinels()
+        shift = found.shift(position)
+        return (
+            math.expm1(shift if self.objective.maximize else -shift) if found.is_drifting else None
+        )
+
     def _places(self) -> dict[int, int]:
         """Launches of the study before each launched trial, by trial number."""
         launched = [record for record in self.records if is_launch(record)]
@@ -147,8 +156,7 @@ class History:
         ratio = self.objective.ratio(
             block_values(self.objective, record), self.baseline_blocks(place)
         )
-        shift = math.expm1(found.shift(place)) if found.is_drifting else None
-        update = {"vs_baseline": ratio, "drift": shift}
+        update = {"vs_baseline": ratio, "drift": self.drift_at(place)}
         return record if ratio is None else record.model_copy(update=update)
 
     def baseline_metrics(self) -> dict[str, float]:

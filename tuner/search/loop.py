@@ -24,12 +24,12 @@ from tuner.host.topology import peer_hints, read_topology
 from tuner.search.bench import CrowdRunner
 from tuner.search.confirm import Campaign, confirm, plan_campaign, select_finalists
 from tuner.search.crew import Crew
-from tuner.search.opinions import opinion_of, teach, with_left_out
 from tuner.search.pruning import Judge, Judged, make_judge
 from tuner.search.reasons import further, why_nothing
 from tuner.search.recording import TrialPlan
 from tuner.search.sampling import Suggester, make_suggester
 from tuner.search.session import Session, open_session
+from tuner.search.session_sampler import opinion_of, teach, with_left_out
 from tuner.search.sharing import await_others, confirming
 from tuner.search.stopping import (
     Stop,

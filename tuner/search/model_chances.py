@@ -3,12 +3,12 @@ constraints, how long it takes, and how much launches differ."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
 import numpy as np
 
+from tuner.measure.sentinels import sentinels
 from tuner.model.gaussian import Array
 from tuner.model.observation import Designs
 from tuner.store.record import TrialRecord
@@ -17,16 +17,24 @@ NOISE = 0.03
 """Launch noise in log units that is assumed until the baseline was launched again."""
 
 
-def launch_noise(records: Sequence[TrialRecord]) -> float:
-    """Launch noise in log units, from the baseline's repeats where there are some."""
-    gains = [
-        math.log(record.vs_baseline)
-        for record in records
-        if record.state == "baseline" and record.vs_baseline
+def launch_noise(records: Sequence[TrialRecord], metric: str, load: str) -> float:
+    """Launch noise in log units, from the baseline's repeats where there are some.
+
+    A record's own ratio cannot tell it: that of a baseline is 1 by definition.
+    """
+    launched = [r for r in records if r.state not in ("infeasible", "reused")]
+    repeats = [
+        (place, series)
+        for place, record in enumerate(launched)
+        if record.state == "baseline" and (series := _series(record, metric, load))
     ]
-    if len(gains) < 3:
-        return NOISE
-    return max(0.005, statistics.stdev(gains))
+    known = sentinels([place for place, _ in repeats], [series for _, series in repeats]).noise
+    return NOISE if known.df < 2 else max(0.005, known.sd)
+
+
+def _series(record: TrialRecord, metric: str, load: str) -> list[float]:
+    points = [point for point in record.load_points if not load or point.load == load]
+    return list(points[0].per_block.get(metric, [])) if points else []
 
 
 def working_chances(designs: Designs, ran: Sequence[int], failed: Sequence[int]) -> Array:

@@ -54,7 +54,8 @@ def observations_of(
 ) -> list[Observation]:
     """Every measured launch that the model can use, the baseline's among them.
 
-    Where seconds per token do not decide the objective, counters are left out.
+    Where seconds per token do not decide the objective, counters are left out. Seconds are those
+    of the machine at its usual level, where it drifted.
 
     Args:
         records: finished trials.
@@ -72,6 +73,7 @@ def observations_of(
         blocks = np.empty((0, 6))
         if point is not None and is_counted:
             blocks = _blocks(point, float(nodes[server]) if server != BASELINE else 0.0)
+            blocks[:, SECONDS] *= 1.0 + (record.drift or 0.0)
         positions = tuple(float(share) for share in record.acceptance_per_position)
         found.append(Observation(server, gain_of(record) or 0.0, blocks, positions))
     return found

@@ -151,7 +151,7 @@ class ModelSuggester:
 
     def believe(self, records: Sequence[TrialRecord], running: Sequence[int] = ()) -> Belief:
         """What the launches so far say of every server; `running` ones are taken as expected."""
-        noise = launch_noise(records)
+        noise = launch_noise(records, self.ground.metric, self.ground.load)
         launches = observations_of(records, self._servers, self.ground, self._designs.nodes)
         known = [*self._earlier, *launches]  # a launch of its own replaces an earlier one
         prediction = SpeculationModel.fit(self._designs, known, noise, self._played).prediction

@@ -9,8 +9,8 @@ from tuner import units
 from tuner.engines.base import Engine
 from tuner.search.history import History
 from tuner.search.model_sampler import ModelSuggester
-from tuner.search.opinions import suggester_of
 from tuner.search.session import Session
+from tuner.search.session_sampler import suggester_of
 from tuner.search.stopping import Stop, drafts_by_model
 from tuner.store.record import RecommendationRecord, TrialRecord
 

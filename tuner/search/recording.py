@@ -130,14 +130,13 @@ def measured_record(
     value, acceptance = objective.value(measurement), summary.acceptance
     usual = [value] * len(values) if attempt.plan.is_baseline else reference
     state: State = "baseline" if attempt.plan.is_baseline else "complete"
-    shift = history.sentinels().shift(history.launches)
     return TrialRecord(
         **_common(bench, attempt),
         state="pruned" if attempt.decision else state,
         value=value,
         half_width=half_width(value, values, usual),
         vs_baseline=objective.ratio(values, reference),
-        drift=math.expm1(shift) if shift and not attempt.plan.is_baseline else None,
+        drift=None if attempt.plan.is_baseline else history.drift_at(history.launches),
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=list(acceptance.per_position) if acceptance else [],
         acceptance=acceptance_record(acceptance),

@@ -108,9 +108,9 @@ class TrialRecord(Record):
     """All about one finished trial.
 
     `vs_baseline` is the paired ratio, above 1 is better whatever the objective's direction;
-    `predicted` is what the sampler expected it to be. `drift` is how much faster or slower the
-    machine was at this launch than usual, as the baseline's launches around it say: it is taken
-    out of `vs_baseline`; null where none was found.
+    `predicted` is what the sampler expected it to be. `drift` is how much faster (below 0:
+    slower) the machine was at this launch than usual, as the baseline's launches around it say:
+    it is taken out of `vs_baseline`; null where none was found.
     `digest` is of the requested arguments, `effective_digest` of what the server really used.
     `cycle` is the measured time per step in seconds by part (draft, verify, other), if known.
     """

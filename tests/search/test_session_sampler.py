@@ -1,4 +1,4 @@
-"""What the sampler says beside its proposals: at the end of a search, and to the confirmation."""
+"""The sampler of a session: taught once, asked at the end of the search and to confirm."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tuner.measure.records import Block, LoadPoint, Prompt, RequestRecord
 from tuner.search.confirm import NO_OPINION
 from tuner.search.history import History
 from tuner.search.model_sampler import ModelSuggester, make_model_suggester
-from tuner.search.opinions import opinion_of, suggester_of, with_left_out
 from tuner.search.reasons import random_line
 from tuner.search.sampling import Ground
+from tuner.search.session_sampler import opinion_of, suggester_of, with_left_out
 from tuner.search.stopping import Stop, spent_budget
 from tuner.space import Parameter, SearchSpace, survey
 

@@ -1,5 +1,6 @@
-"""Owns what the sampler says beside its proposals: its opinion of the finalists, and what it
-left out. Other samplers than the model have nothing to say.
+"""Owns the sampler of a session: what it is taught, and what it says beside its proposals.
+
+The confirmation asks the very sampler that searched. Other samplers than the model say nothing.
 """
 
 from __future__ import annotations
