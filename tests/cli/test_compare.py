@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -171,3 +172,33 @@ def test_a_trial_without_a_value_is_described_by_its_parameters(study: StoredStu
         "  trial 5: steps=4 topk=1",
         "  trial 0: speculation off, 1,912 ± 14",
     ]
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_what_the_machine_drifted_is_no_difference(
+    study: StoredStudy, document: dict[str, Any], direction: str
+) -> None:
+    """The baseline at launches 0, 2, 4; the trials between run the very same server."""
+    sign = 1 if direction == "maximize" else -1
+    model = next(trial for trial in study.trials if trial.state == "baseline")
+    point = next(each for each in model.load_points if each.load == study.load)
+    made = []
+    for number in range(5):
+        speed = [value * math.exp(-0.1 * number) for value in (100.0, 110.0, 120.0)]
+        per_block = {study.metric: [value**sign for value in speed]}
+        drift = None if number % 2 == 0 else math.expm1(-0.1 * (number - 2))
+        made.append(
+            model.model_copy(
+                update={
+                    "number": number,
+                    "state": "complete" if number % 2 else "baseline",
+                    "drift": drift,
+                    "load_points": [point.model_copy(update={"per_block": per_block})],
+                }
+            )
+        )
+    fields = {**document["fields"], "objective": f"{direction} {study.metric}"}
+    drifting = replace(study, trials=made, document={"fields": fields})
+    assert drifting.direction == direction
+    for a, b in ((1, 0), (3, 1), (0, 4), (3, 2)):
+        assert compare_trials(drifting, a, b).ratio == pytest.approx(1.0)

@@ -6,11 +6,17 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.measure.records import Block, LoadPoint, RequestRecord
-from tuner.store.blocks import blocks_from_lines, blocks_to_lines
+from tuner.store.blocks import (
+    block_from_json,
+    block_to_json,
+    blocks_from_lines,
+    blocks_to_lines,
+)
 from tuner.store.files import read_gzip, write_gzip
 
 seconds = st.floats(min_value=0, max_value=1e6)
@@ -67,6 +73,18 @@ def test_blocks_come_back_equal(several: list[Block]) -> None:
 def test_line_separators_in_a_text_do_not_split_a_line(make_block: Callable[..., Block]) -> None:
     block = make_block(text="one\u2028two\x0bthree\x85four\r\n")
     assert blocks_from_lines(blocks_to_lines([block, block])) == [block, block]
+
+
+@pytest.mark.parametrize(
+    ("name", "assumed"),
+    [("client_lag_s", 0.0), ("peak_in_flight", 0), ("is_client_bound", False), ("gpus", ())],
+)
+def test_a_block_stored_before_a_field_existed_is_read(
+    make_block: Callable[..., Block], name: str, assumed: object
+) -> None:
+    stored = block_to_json(make_block())
+    del stored[name]
+    assert getattr(block_from_json(stored), name) == assumed
 
 
 def test_a_number_that_is_not_finite_is_read_as_absent(make_block: Callable[..., Block]) -> None:

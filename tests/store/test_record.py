@@ -6,10 +6,17 @@ import json
 import math
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.store.record import LoadPointRecord, TrialRecord, record_text
+from tuner.store.record import (
+    ConfirmationLaunch,
+    LoadPointRecord,
+    RecommendationRecord,
+    TrialRecord,
+    record_text,
+)
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -36,6 +43,26 @@ def test_fields_of_a_newer_version_are_ignored(make_record: Callable[..., TrialR
     data = json.loads(record_text(make_record(1)))
     data["a_field_of_version_9"] = {"x": 1}
     assert TrialRecord.model_validate(data) == make_record(1)
+
+
+@pytest.mark.parametrize("name", ["drift", "cycle", "is_draft_fault", "outputs_match"])
+def test_a_trial_stored_before_a_field_existed_is_read(
+    make_record: Callable[..., TrialRecord], name: str
+) -> None:
+    data = json.loads(record_text(make_record(1)))
+    assert data.pop(name) == getattr(make_record(1), name)
+    assert TrialRecord.model_validate(data) == make_record(1)
+
+
+def test_verdicts_and_launches_stored_before_fields_existed_are_read() -> None:
+    verdict = RecommendationRecord(verdict="use", trial=3, ratio=1.2, reasons=["why"])
+    data = json.loads(record_text(verdict))
+    assert data.pop("decided_by") == ""
+    assert RecommendationRecord.model_validate(data) == verdict
+    launch = ConfirmationLaunch(round=0, order=1, trial=3, digest="d", value=1.0, per_block=[1.0])
+    data = json.loads(record_text(launch))
+    assert (data.pop("block_counts"), data.pop("loads")) == ({}, [])
+    assert ConfirmationLaunch.model_validate(data) == launch
 
 
 def test_pydantic_itself_writes_no_nan_either(make_record: Callable[..., TrialRecord]) -> None:

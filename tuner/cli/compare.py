@@ -131,8 +131,27 @@ def _from_blocks(study: StoredStudy, a: TrialRecord, b: TrialRecord) -> Comparis
             f"measured blocks, got {len(ratios)}.",
             "Choose trials that `tuner show` lists with a value.",
         )
-    mean, low, high = (math.exp(value) for value in mean_interval(ratios))
+    drifted = _machine(study, a) - _machine(study, b)
+    mean, low, high = (math.exp(value - drifted) for value in mean_interval(ratios))
     return Comparison(a, b, mean, low, high, BLOCKS, len(ratios))
+
+
+def _machine(study: StoredStudy, trial: TrialRecord) -> float:
+    """Log units by which the machine was faster than usual at a trial's launch, as `vs_baseline`
+    takes it out; a baseline's own record does not say."""
+    from tuner.measure.sentinels import sentinels
+
+    if trial.state != "baseline":
+        return math.log1p(trial.drift or 0.0)
+    if all(each.drift is None for each in study.trials):
+        return 0.0
+    launched = [each for each in study.trials if each.state not in ("infeasible", "reused")]
+    baselines = [each for each in launched if each.state == "baseline"]
+    found = sentinels(
+        [launched.index(each) for each in baselines], [_series(study, each) for each in baselines]
+    )
+    shift = found.shift(launched.index(trial))
+    return shift if study.direction == "maximize" else -shift
 
 
 def _series(study: StoredStudy, trial: TrialRecord) -> list[float]:
