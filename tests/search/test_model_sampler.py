@@ -246,3 +246,12 @@ def test_only_a_sure_gain_over_the_baseline_is_named_best() -> None:
     assert {d for d, each in suggester.beliefs(fast).items() if each.sd > 0} == {
         r.digest for r in fast
     }
+
+
+def test_a_server_as_fast_as_the_baseline_is_measured_all_the_same() -> None:
+    ground = make_ground()
+    records = [
+        record(i, ground.survey.servers[i * 5][0], vs_baseline=ratio)
+        for i, ratio in enumerate((1.0, 1.1, 1.0))
+    ]
+    assert make_model_suggester(ground).beliefs(records).keys() == {r.digest for r in records}

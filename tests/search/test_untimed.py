@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,6 +155,18 @@ def test_what_is_only_looked_at_takes_no_time_that_is_needed(
     result = run(nccl_probe="every", measure_cycle="every")
     assert len(result.records) == 2
     assert notices(events, "untimed") == []
+
+
+def test_timers_that_said_nothing_are_not_asked_again(tmp_path: Path) -> None:
+    args = ServerArgs({"spec-steps": 2}, {})
+    engine = FakeEngine(FakeConfig(kind="fake"))
+    (tmp_path / "report.json").write_text('{"cycle": {}}')
+    results = SimpleNamespace(untimed_folder=lambda name: tmp_path)
+    session: Any = SimpleNamespace(
+        bench=SimpleNamespace(engine=engine), opened=SimpleNamespace(results=results)
+    )
+    assert engine.is_speculative(args)
+    assert untimed.timed_cycle(session, args, 3) == {}, "nothing is launched, nobody is told"
 
 
 def test_a_record_that_was_corrected_meanwhile_stays_corrected(

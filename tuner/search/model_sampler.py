@@ -183,7 +183,9 @@ class ModelSuggester:
         measured = {
             self._servers[record.digest]: record.digest
             for record in records
-            if record.digest in self._servers and record.state == "complete" and gain_of(record)
+            if record.digest in self._servers
+            and record.state == "complete"
+            and gain_of(record) is not None
         }
         return {
             digest: Expected(float(belief.means[index]), float(belief.sds[index]))
@@ -247,7 +249,8 @@ class ModelSuggester:
         return roles.depth - 1000.0 * (roles.branch > 1)
 
     def _is_done(self, belief: Belief, gains: Array, situation: Situation) -> bool:
-        measured = [r for r in situation.records if r.digest in self._servers and gain_of(r)]
+        known = (r for r in situation.records if r.digest in self._servers)
+        measured = [record for record in known if gain_of(record) is not None]
         least = max(SLACK, belief.noise)
         top = int(np.argmax(gains))
         enough = LEAST_LAUNCHES

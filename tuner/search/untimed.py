@@ -97,7 +97,7 @@ def _look(session: Session, record: TrialRecord, looks: Looks, moment: Moment) -
     if looks.nccl == moment and _has_nccl(args):
         said = nccl_findings(session, args, record.number)
     if looks.cycle == moment and not record.cycle:
-        cycle = finite(timed_cycle(session, args, record.number))
+        cycle = dict(timed_cycle(session, args, record.number))
     with session.lock:  # meanwhile a neighbour's launch may have corrected the record for drift
         newest = next(r for r in session.history.records if r.number == record.number)
         warnings = list(dict.fromkeys([*newest.warnings, *said]))
@@ -151,15 +151,23 @@ def _logs(folder: Path) -> str:
 
 # ---- the parts of a step -----------------------------------------------------------------------
 def timed_cycle(session: Session, args: ServerArgs, number: int) -> Mapping[str, float]:
-    """Seconds per step by part from one more launch with the engine's timers; {} without any."""
+    """Seconds per step by part from one more launch with the engine's timers; {} without any.
+
+    A server whose timers said nothing is not launched for them again.
+    """
     bench = session.bench
     if not bench.engine.timing_env or not bench.engine.is_speculative(args):
         return {}
-    _tell(session, "info", f"untimed launch: the parts of a step of trial {number}")
     folder = session.opened.results.untimed_folder(f"cycle-{args.digest}")
-    observed = ServerArgs(args.flags, {**args.env, **bench.engine.timing_env})
-    run = _launch(session, observed, folder, number, blocks=bench.workload.blocks[:1])
-    return {} if run is None else run.cycle
+    report = folder / "report.json"
+    if not report.is_file():
+        _tell(session, "info", f"untimed launch: the parts of a step of trial {number}")
+        observed = ServerArgs(args.flags, {**args.env, **bench.engine.timing_env})
+        run = _launch(session, observed, folder, number, blocks=bench.workload.blocks[:1])
+        if run is None:
+            return {}
+        write_text(report, dump_json({"cycle": finite(run.cycle)}, indent=1) + "\n")
+    return {str(name): float(s) for name, s in json.loads(report.read_text())["cycle"].items()}
 
 
 def _launch(
