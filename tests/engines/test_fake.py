@@ -136,3 +136,9 @@ def test_one_launch_measured(tmp_path: Path) -> None:
     assert acceptance.per_position[0] == pytest.approx(1.0, abs=0.15)
     assert acceptance.length - 1 == pytest.approx(sum(acceptance.per_position))
     assert 2.0 < acceptance.length < 3.0
+
+
+def test_signals_are_told_by_name() -> None:
+    found = engine().classify(-6, "GGML_ASSERT(n <= size)")
+    assert found.reason == "killed by SIGABRT: GGML_ASSERT(n <= size)"
+    assert engine().classify(3, "").reason == "exited with code 3"

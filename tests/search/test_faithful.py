@@ -111,6 +111,20 @@ def test_changed_answers_are_found_with_four_prompts() -> None:
     assert faithfulness(Compared(few, few, few, [few] * 3, [few] * 3), CALIBRATED, 0.0) == "match"
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_answers_that_all_differ_are_no_match_however_few(count: int) -> None:
+    """No test can fail with two rounds of so few prompts; garbage must not win for that."""
+    few, other = SAME[:count], PARTED[:count]
+    rounds = Compared(few, few, other, [few] * 2, [other] * 2)
+    assert f"{count} of {count} prompts are never answered" in faithfulness(rounds, CALIBRATED, 0)
+    late = [*few[:-1], other[-1]]
+    partly = Compared(few, few, late, [few] * 2, [late] * 2)
+    assert (faithfulness(partly, CALIBRATED, 0) == "match") is (count > 1)
+    unsteady = Compared(few, late, other, [few, late], [other] * 2)
+    assert faithfulness(unsteady, CALIBRATED, 0) == "match"
+    assert faithfulness(Compared(few, few, few, [few] * 2, [few] * 2), CALIBRATED, 0) == "match"
+
+
 def test_too_few_prompts_to_fail_are_named() -> None:
     def warned(held_out: int, rounds: int, fidelity: FidelityConfig = CALIBRATED, **more) -> bool:
         workload = WorkloadConfig(

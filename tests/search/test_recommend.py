@@ -86,6 +86,21 @@ def test_changed_answers_cannot_be_recommended(objective, launch: Launch) -> Non
     assert any("changes the answers" in reason for reason in verdict.reasons)
 
 
+def test_a_faster_server_that_is_barred_is_named_beside_the_winner(
+    objective, launch: Launch
+) -> None:
+    """A reader who saw it on top of the table must know why it is not recommended."""
+    launches = rounds(launch, {0: 100.0, 1: 130.0, 2: 200.0})
+    verdict = decide(objective, [ONE, TWO], launches, {"d2": "0 of 48 match"})
+    assert verdict.winner is not None
+    assert verdict.winner.trial == 1
+    assert "Trial 2 changes the answers (output_mismatch): 0 of 48 match." in verdict.reasons
+    slower = decide(objective, [ONE, TWO], launches, {"d1": "0 of 48 match"})
+    assert slower.winner is not None
+    assert slower.winner.trial == 2
+    assert not any("changes the answers" in reason for reason in slower.reasons)
+
+
 def test_constraints_are_decided_on_the_confirmed_numbers(launch: Launch) -> None:
     config = ObjectiveConfig(
         maximize="output_tokens_per_s", constraints=["ttft_p95_ms <= 1.10 * baseline"]

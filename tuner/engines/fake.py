@@ -25,6 +25,7 @@ from tuner.errors import FailureKind
 from tuner.measure.records import Acceptance, RequestRecord, Snapshot
 from tuner.measure.wire import Wire, openai_chat
 from tuner.server.command import GenerationCheck, LaunchCommand, ReadyProbe
+from tuner.server.exits import describe_exit
 from tuner.space import SearchSpace
 
 DEVICE_TIMER = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
@@ -179,7 +180,7 @@ class FakeEngine:
         last = f": {lines[-1]}" if lines else ""
         if returncode is None:
             return Failure(FailureKind.NOT_READY, f"the server lives but is not ready{last}")
-        return Failure(FailureKind.LAUNCH_CRASH, f"exited with status {returncode}{last}")
+        return Failure(FailureKind.LAUNCH_CRASH, f"{describe_exit(returncode)}{last}")
 
     # ---- the running server ----------------------------------------------------------------
     def wire(self, args: ServerArgs) -> Wire:

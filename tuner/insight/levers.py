@@ -29,6 +29,9 @@ DEEPEST = 16
 WIDER_LIFT, WIDER_SD = 0.5, 0.35
 """Gain in logits of acceptance per doubling of alternatives, as trees in the literature show."""
 
+LEAST_S = 1e-12
+"""Seconds of a step by a plausible clock, at least: a drawn one may say nothing."""
+
 NCCL_SHARE = 0.1
 """How much faster verification is assumed to become where nothing about NCCL was measured."""
 
@@ -160,7 +163,7 @@ def _slowdown(ground: Ground, verified: float, passes: float) -> Array:
     steps, draws = ground.steps, draws_of(ground.clock)
     after = draws @ row(verified, passes, steps.drafting)
     before = draws @ row(steps.verified, steps.passes, steps.drafting)
-    found: Array = after / np.maximum(before, 1e-12)
+    found: Array = np.maximum(after, LEAST_S) / np.maximum(before, LEAST_S)
     return found
 
 

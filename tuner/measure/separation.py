@@ -30,16 +30,24 @@ class Separation:
         prompts: prompts answered by both.
         separated: those without a common answer.
         p: chance of as many, if launches of both were launches of one server.
+        is_steady: the reference's launches, two or more, never differ from each other.
     """
 
     prompts: int
     separated: int
     p: float
+    is_steady: bool = False
 
     @property
     def is_mismatch(self) -> bool:
         """True when at least half of the prompts are answered otherwise, and not by chance."""
         return self.separated >= LEAST_SHARE * max(1, self.prompts) and self.p < ALPHA
+
+    @property
+    def is_total(self) -> bool:
+        """True when no prompt is ever answered as by a reference that never differs from itself:
+        where prompts are too few for a test, that is no match either."""
+        return self.is_steady and self.separated == self.prompts > 0
 
 
 def separation(
@@ -54,7 +62,8 @@ def separation(
     known = [name for name in theirs if name in ours]
     parted = [not set(theirs[name]) & set(ours[name]) for name in known]
     chances = [_chance(theirs[name], ours[name]) for name in known]
-    return Separation(len(known), sum(parted), _at_least(sum(parted), chances))
+    is_steady = all(len(theirs[name]) > 1 and len(set(theirs[name])) == 1 for name in known)
+    return Separation(len(known), sum(parted), _at_least(sum(parted), chances), is_steady)
 
 
 def least_prompts(rounds: int) -> int:

@@ -63,8 +63,8 @@ def few_prompts(config: FidelityConfig, workload: WorkloadConfig, rounds: int) -
     if not is_greedy or config.tolerance == "strict" or workload.held_out >= needed:
         return []
     return [
-        f"{workload.held_out} held-out prompts are too few for the fidelity test to fail, "
-        f"whatever the answers: it needs at least {needed} with {rounds} rounds. Raise "
+        f"{workload.held_out} held-out prompts are too few for the fidelity test: it needs at "
+        f"least {needed} with {rounds} rounds, and finds only answers that all differ. Raise "
         "workload.held_out or confirm.rounds."
     ]
 
@@ -72,7 +72,8 @@ def few_prompts(config: FidelityConfig, workload: WorkloadConfig, rounds: int) -
 def _never_the_same(found: Compared) -> FidelityVerdict | None:
     """A mismatch that single launches of few prompts could not show."""
     seen = separation(found.references, found.servers)
-    if not seen.is_mismatch:
+    is_small = seen.prompts < least_prompts(len(found.servers))
+    if not (seen.is_mismatch or (is_small and seen.is_total)):
         return None
     return FidelityVerdict(
         False,

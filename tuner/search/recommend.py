@@ -152,7 +152,22 @@ def decide(
         return Verdict(None, tuple(judged), tuple(keep_reasons(judged, least)), least)
     complexity = {finalist.digest: finalist.complexity for finalist in finalists}
     choice = choose(objective, usable, complexity, launches, expected)
-    return Verdict(choice.winner, tuple(judged), choice.reasons, least, choice.decided_by)
+    faster = [each for each in judged if each.ratio > choice.winner.ratio]
+    reasons = (*choice.reasons, *disqualified(faster))
+    return Verdict(choice.winner, tuple(judged), reasons, least, choice.decided_by)
+
+
+def disqualified(judged: Sequence[FinalistRecord]) -> list[str]:
+    """What bars finalists from being recommended, however fast they are."""
+    reasons = []
+    for record in judged:
+        if not record.constraints_met:
+            reasons.append(f"Trial {record.trial} breaks an outcome constraint.")
+        if record.fidelity not in FAITHFUL:
+            reasons.append(
+                f"Trial {record.trial} changes the answers (output_mismatch): {record.fidelity}."
+            )
+    return reasons
 
 
 def is_usable(record: FinalistRecord) -> bool:
@@ -189,13 +204,7 @@ def keep_reasons(judged: Sequence[FinalistRecord], noise: float | None) -> list[
     reasons.append(
         f"Best finalist: trial {best.trial}, {best.ratio:.2f}x [{best.low:.2f}, {best.high:.2f}]."
     )
-    for record in judged:
-        if not record.constraints_met:
-            reasons.append(f"Trial {record.trial} breaks an outcome constraint.")
-        if record.fidelity not in FAITHFUL:
-            reasons.append(
-                f"Trial {record.trial} changes the answers (output_mismatch): {record.fidelity}."
-            )
+    reasons += disqualified(judged)
     if noise is not None:
         reasons.append(f"Smallest gain this study could have seen: {noise:.2f}x.")
     return reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tuner.args import ServerArgs
 from tuner.config.engine import EngineBase
-from tuner.engines.base import EngineFacts
+from tuner.engines.base import Engine, EngineFacts
 from tuner.engines.catalog import ENGINES, get_engine
 from tuner.measure.records import Prompt, RequestRecord, Sampling, Snapshot
 from tuner.space import Parameter, SearchSpace
@@ -227,3 +228,35 @@ def test_the_catalog_is_the_configuration_s_list_of_kinds(case: Any) -> None:
     config: EngineBase = case.config
     assert get_engine(config).kind == case.engine.kind
     assert case.engine.kind in ENGINES
+
+
+PROTOCOL = {
+    name: inspect.signature(member)
+    for name, member in vars(Engine).items()
+    if inspect.isfunction(member) and not name.startswith("_")
+}
+
+
+@pytest.mark.parametrize("kind", list(ENGINES))
+def test_every_engine_has_the_whole_protocol(kind: str) -> None:
+    """Replay too, which launches nothing: a method or an argument that it lacks would only be
+    missed in the middle of a study."""
+    adapter: Any = ENGINES[kind]
+    assert len(PROTOCOL) > 25
+    for name, wanted in PROTOCOL.items():
+        found = inspect.signature(getattr(adapter, name))
+        assert list(found.parameters) == list(wanted.parameters), name
+        assert found.return_annotation == wanted.return_annotation, name
+    for name in Engine.__annotations__:
+        assert hasattr(adapter, name) or name == "speculative_flags", name
+    assert adapter.kind == kind
+    assert isinstance(adapter.confounders, tuple)
+    assert all(isinstance(value, str) for value in adapter.timing_env.values())
+    assert all(value is not None for value in adapter.lossy_flags)
+
+
+@pytest.mark.parametrize("text", ["", "null", "{", "\x00", "NCCL", "x" * 5000])
+def test_a_start_log_is_read_whatever_it_holds(case: Any, text: str) -> None:
+    found = case.engine.parse_start_log(text)
+    assert isinstance(found, dict)
+    case.engine.drift(case.server(), found)

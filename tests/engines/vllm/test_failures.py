@@ -102,7 +102,7 @@ def test_a_failure_after_ready_is_a_death() -> None:
     assert classify(1, fault, None).kind is K.DIED
     assert classify(-9, ready, None).kind is K.DIED
     assert classify(-9, "", None).reason == "vLLM was killed (SIGKILL)"
-    assert classify(-11, "", None).reason == "vLLM was ended by signal 11"
+    assert classify(-11, "", None).reason == "vLLM was killed by SIGSEGV"
     assert classify(-11, "", None).kind is K.LAUNCH_CRASH
     oom = f"{ready}{CORE}torch.OutOfMemoryError: CUDA out of memory.\n"
     assert classify(1, oom, None).kind is K.OUT_OF_MEMORY

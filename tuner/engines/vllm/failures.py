@@ -15,6 +15,7 @@ from tuner.engines.base import Failure
 from tuner.engines.vllm.discovery import one_line
 from tuner.engines.vllm.startup import PREFIX
 from tuner.errors import FailureKind
+from tuner.server.exits import describe_exit
 
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?(?P<name>[A-Z]\w*(?:Error|Exception)|Exception): ?"
@@ -139,7 +140,7 @@ def _by_signal(returncode: int | None, was_ready: bool, log: str) -> Failure:
         hint = "Look for the kernel's out-of-memory killer in the system log."
         return Failure(kind, "vLLM was killed (SIGKILL)", hint)
     if returncode is not None and returncode < 0:
-        return Failure(kind, f"vLLM was ended by signal {-returncode}", "Read the server's log.")
+        return Failure(kind, f"vLLM was {describe_exit(returncode)}", "Read the server's log.")
     return Failure(kind, _last_words(log), "Read the server's log.")
 
 
