@@ -139,6 +139,20 @@ def test_changed_answers_are_found_against_the_control(campaign) -> None:
     assert (relaxed.verdict, relaxed.fidelity) == ("use", "off")
 
 
+@pytest.mark.parametrize("failed", ["confirm-0-1", "confirm-0-0", "confirm-1-0"])
+def test_changed_answers_are_found_although_a_launch_failed(campaign, failed: str) -> None:
+    plays = script(4, {0: 1.0, 1: 0.5})
+    for name in plays:
+        if name.endswith("-1"):
+            plays[name] = {**plays[name], "text": "something else"}
+    plays[failed] = TrialFailure(FailureKind.DIED, "segfault")
+    result = confirm(campaign(plays, [1], 4), GREEDY)
+    assert result.verdict == "keep_baseline"
+    assert any("changes the answers" in reason for reason in result.reasons)
+    alone = {**plays, **{f"confirm-{r}-0": plays[failed] for r in (1, 2, 3)}}
+    assert confirm(campaign(alone, [1], 4), GREEDY).reasons == ["No finalist could be confirmed."]
+
+
 def test_a_launch_that_fails_is_recorded_and_not_fatal(campaign) -> None:
     plays = script(3, {0: 1.0, 1: 0.5})
     plays["confirm-1-1"] = TrialFailure(FailureKind.DIED, "segfault")

@@ -343,11 +343,13 @@ def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfi
     """Whether a finalist answers like the baseline, see `faithfulness`.
 
     The control is the baseline against itself in the next round: the noise floor of the machine.
+    Rounds in which a launch failed have no answers and count for nothing.
     """
     rounds = range(max(campaign.rounds, 2))
-    references = [answers_of(campaign, 0, round_) for round_ in rounds]
-    servers = [answers_of(campaign, finalist.trial, round_) for round_ in rounds]
-    found = Compared(references[0], references[1], servers[0], references, servers)
+    references = [it for round_ in rounds if (it := answers_of(campaign, 0, round_))]
+    servers = [it for round_ in rounds if (it := answers_of(campaign, finalist.trial, round_))]
+    reference, again, *_ = [*references, [], []]
+    found = Compared(reference, again, servers[0] if servers else [], references, servers)
     return faithfulness(found, config, campaign.bench.workload.sampling.temperature)
 
 
