@@ -348,8 +348,9 @@ def check_fidelity(campaign: Campaign, finalist: Finalist, config: FidelityConfi
     rounds = range(max(campaign.rounds, 2))
     references = [it for round_ in rounds if (it := answers_of(campaign, 0, round_))]
     servers = [it for round_ in rounds if (it := answers_of(campaign, finalist.trial, round_))]
-    reference, again, *_ = [*references, [], []]
-    found = Compared(reference, again, servers[0] if servers else [], references, servers)
+    nothing: list[RequestRecord] = []
+    reference, again = [*references, nothing, nothing][:2]
+    found = Compared(reference, again, [*servers, nothing][0], references, servers)
     return faithfulness(found, config, campaign.bench.workload.sampling.temperature)
 
 
