@@ -11,6 +11,7 @@ from tuner.model.acceptance import share_of
 from tuner.model.drafting import Played, agrees, fit_drafting
 from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
 from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
+from tuner.model.lookup_trees import SuffixRule, TrieRule
 from tuner.model.observation import Designs, Observation
 from tuner.search.lookup_rules import rule_of
 from tuner.search.model_lookups import play_lookups, texts_of
@@ -70,6 +71,27 @@ def test_flags_that_are_not_given_have_the_engines_values() -> None:
     assert rule_of(vllm(method="ngram", num_speculative_tokens=3)) == LookupRule(
         5, 3, least=5, is_latest=False
     )
+
+
+def test_trees_by_method() -> None:
+    assert rule_of(vllm(method="suffix", num_speculative_tokens=8)) == SuffixRule(8, 24, 1.0, 0.1)
+    found = vllm(
+        method="suffix",
+        suffix_decoding_max_tree_depth=9,
+        suffix_decoding_min_token_prob=0.3,
+        suffix_decoding_max_cached_requests=0,
+    )
+    assert rule_of(found) == SuffixRule(9, 9, 1.0, 0.3, remembers=False)
+    flags: dict[str, FlagValue] = {
+        "speculative-algorithm": "NGRAM",
+        "speculative-num-draft-tokens": 12,
+        "speculative-ngram-max-bfs-breadth": 4,
+    }
+    assert rule_of(roles_of(ServerArgs(flags))) == TrieRule(12, 18, 1, 4)
+    frequent = {**flags, "speculative-ngram-match-type": "PROB"}
+    assert rule_of(roles_of(ServerArgs(frequent))) == TrieRule(12, 18, 1, 4, by_chance=True)
+    corpus = {**flags, "speculative-ngram-external-corpus-path": "said.jsonl"}
+    assert rule_of(roles_of(ServerArgs(corpus))) is None
 
 
 def test_what_is_played_is_what_the_rule_counts() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tuner.model.lookup import LookupRule, Rule
 from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
+from tuner.model.lookup_trees import SuffixRule, TrieRule
 from tuner.search.model_servers import Roles, number
 
 Flags = Mapping[str, object]
@@ -52,11 +53,36 @@ def _prompt_lookup(flags: Flags) -> Rule | None:
     return LookupRule(int(most), depth, least=int(least or most), is_latest=False)
 
 
+def _suffix(flags: Flags) -> Rule:
+    tree = int(_value(flags, "suffix-decoding-max-tree-depth", 24))
+    return SuffixRule(
+        int(_value(flags, "num-speculative-tokens", tree)),
+        tree,
+        _value(flags, "suffix-decoding-max-spec-factor", 1.0),
+        _value(flags, "suffix-decoding-min-token-prob", 0.1),
+        remembers=_value(flags, "suffix-decoding-max-cached-requests", 10_000) > 0,
+    )
+
+
+def _trie(flags: Flags) -> Rule | None:
+    if any(flag.endswith("ngram-external-corpus-path") for flag in flags):
+        return None  # what the corpus holds is not known here
+    return TrieRule(
+        int(_value(flags, "num-draft-tokens", 12)),
+        int(_value(flags, "ngram-max-trie-depth", 18)),
+        int(_value(flags, "ngram-min-bfs-breadth", 1)),
+        int(_value(flags, "ngram-max-bfs-breadth", 10)),
+        by_chance=any(value == "PROB" for value in flags.values()),
+    )
+
+
 RULES: Mapping[str, Callable[[Flags], Rule | None]] = {
     "ngram-simple": _simple,
     "ngram-map-k": _map,
     "ngram-mod": _mod,
     "ngram": _prompt_lookup,
     "ngram_gpu": _prompt_lookup,
+    "suffix": _suffix,
+    "NGRAM": _trie,
 }
 """By method, as each engine names it."""
