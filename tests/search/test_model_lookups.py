@@ -7,8 +7,8 @@ import pytest
 
 from tuner.args import FlagValue, ServerArgs
 from tuner.measure.records import Block, LoadPoint, Prompt, RequestRecord
-from tuner.model.acceptance import share_of
-from tuner.model.drafting import Played, agrees, fit_drafting
+from tuner.model.acceptance import curve_from, share_of
+from tuner.model.drafting import Played, agrees, fit_drafting, silent_chances, trusted
 from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
 from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
 from tuner.model.lookup_trees import SuffixRule, TrieRule
@@ -29,7 +29,7 @@ def lookup(match: int, depth: int, method: str = "ngram-simple") -> Roles:
 
 
 def vllm(**keys: object) -> Roles:
-    return roles_of(ServerArgs({"speculative-config": keys}))  # type: ignore[dict-item]
+    return roles_of(ServerArgs({"speculative-config": keys}))
 
 
 def answer(text: str, error: str = "") -> RequestRecord:
@@ -101,7 +101,8 @@ def test_what_is_played_is_what_the_rule_counts() -> None:
     counts = replay_lookup(Text(*texts[0]), SimpleRule(3, 8))
     covered = (counts.drafted / 8 + counts.accepted) / counts.tokens
     assert share_of(played.coverages)[1] == pytest.approx(min(covered, 0.995), abs=1e-3)
-    assert np.isnan(played.levels[2])
+    assert played.accepted[1] == pytest.approx(counts.accepted / (counts.drafted / 8))
+    assert np.isnan(played.accepted[2])
     assert play_lookups([lookup(3, 4)], []) is None
 
 
@@ -117,11 +118,17 @@ def counted(server: int, depth: float, drafts: float, accepted: float) -> Observ
     return Observation(server, 0.0, np.array([row]))
 
 
+def played_of(made: Designs, levels: list[float], methods: str = "") -> Played:
+    accepted = curve_from(()).accepted(np.array(levels), made.depth)
+    numbers = np.array([ord(letter) for letter in methods or "a" * len(levels)])
+    return Played(accepted, np.zeros(len(levels)), np.zeros(len(levels), dtype=bool), numbers)
+
+
 def test_computed_counts_are_believed_until_launches_disagree() -> None:
     made = designs([2.0, 4.0, 8.0, 16.0])
-    played = Played(np.array([0.5, 0.8, 1.1, 3.0]), np.array([0.2, 0.1, 0.0, -0.1]))
+    played = played_of(made, [0.5, 0.8, 1.1, 3.0])
     before = fit_drafting(made, [], played)
-    assert list(before.levels) == [0.5, 0.8, 1.1, 3.0]
+    assert list(before.levels) == pytest.approx([0.5, 0.8, 1.1, 3.0], abs=1e-3)
     assert before.level_sds.max() < fit_drafting(made, []).level_sds.min()
     other = [counted(0, 2.0, 60, 110), counted(1, 4.0, 50, 60), counted(2, 8.0, 40, 10)]
     after = fit_drafting(made, other, played)
@@ -133,3 +140,47 @@ def test_agreement_is_about_differences() -> None:
     assert agrees(computed + 0.7, computed)  # a constant offset is learned
     assert not agrees(np.array([2.0, 1.0, 0.0]), computed)
     assert not agrees(computed, np.array([0.0, np.nan, 2.0]))
+
+
+def test_one_method_whose_rule_is_wrong_does_not_spoil_another() -> None:
+    made = designs([2.0, 4.0, 8.0, 16.0, 3.0, 5.0, 9.0, 17.0])
+    played = played_of(made, [0.1, 0.8, 1.6, 2.4] * 2, "aaaabbbb")
+    true = curve_from(()).accepted(np.array([0.3, 1.0, 1.8]), made.depth[:3])
+    launches = [
+        counted(index, depth, 60, 60 * accepted)
+        for index, (depth, accepted) in enumerate(zip(made.depth[:3], true, strict=True))
+    ]
+    launches += [counted(4, 3.0, 60, 150), counted(5, 5.0, 60, 60), counted(6, 9.0, 60, 10)]
+    found = fit_drafting(made, launches, played)
+    assert found.levels[3] == pytest.approx(2.6, abs=0.2)  # as computed, and 0.2 above
+    assert found.levels[7] < 1.0  # learned from its own launches
+    assert found.level_sds[3] < found.level_sds[7]
+
+
+def test_a_method_that_was_said_to_be_silent_and_drafts_is_learned() -> None:
+    values, computed = np.array([0.5, 0.6]), np.array([np.nan, np.nan, 0.4])
+    methods, servers = np.array([0, 0, 0]), np.array([0, 1])
+    assert not trusted(methods, servers, values, computed).any()
+    assert list(trusted(methods, servers[:0], values[:0], computed)) == [False, False, True]
+
+
+def test_what_is_silent_on_the_text_is_likely_to_be_silent() -> None:
+    made = designs([2.0, 4.0, 64.0])
+    nothing = Played(np.full(3, np.nan), np.full(3, np.nan), np.array([False, True, True]),
+                     np.array([0, 0, 0]))  # fmt: skip
+    before = silent_chances(made, {}, nothing)
+    assert list(before) == [0.02, 0.6, 0.6]
+    drafted = silent_chances(made, {1: False}, nothing)
+    assert drafted[1] == 0.0
+    assert drafted[2] > 0.4
+
+
+def test_a_text_tells_the_acceptance_whatever_the_curve_of_the_launches() -> None:
+    made = designs([2.0, 4.0, 8.0, 16.0])
+    played = played_of(made, [0.5, 0.8, 1.1, 1.4])
+    first = counted(1, 4.0, 60, 60 * float(played.accepted[1]))
+    steep = Observation(1, 0.0, first.blocks, (0.9, 0.5, 0.2, 0.1))
+    for launch in (first, steep):
+        found = fit_drafting(made, [launch], played)
+        accepted = found.curve.accepted(found.levels, made.depth)
+        assert list(accepted) == pytest.approx(list(played.accepted), rel=0.05)

@@ -155,7 +155,7 @@ def _mechanistic(
     full = np.column_stack([np.full(designs.count, requests), counts])
     variances = variances + clock.relative_sd(full) ** 2 * 0.5
     is_silent = {each.server: bool(each.totals[DRAFTED] == 0) for each in counted}
-    chances = silent_chances(designs, is_silent)
+    chances = silent_chances(designs, is_silent, played)
     means, variances = (
         (1 - chances) * means,
         (1 - chances) * variances + chances * (1 - chances) * means**2,

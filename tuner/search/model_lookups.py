@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tuner.measure.records import Block, Prompt
-from tuner.model.acceptance import curve_from, logit
+from tuner.model.acceptance import logit
 from tuner.model.drafting import Played
 from tuner.model.lookup import Rule, Text, play, simple_tokens
 from tuner.search.bench import Bench
@@ -73,13 +73,12 @@ def play_lookups(
     table = np.array([counts[rule] if rule else (np.nan,) * 3 for rule in rules])
     nodes = np.array([max(each.depth, each.nodes, 1.0) for each in roles])
     tokens, drafts, accepted = table[:, 0], table[:, 1] / nodes, table[:, 2]
-    depths = np.array([max(each.depth, 1.0) for each in roles])
     is_known = np.nan_to_num(drafts) > 0
-    per_draft = np.where(is_known, accepted / np.maximum(drafts, 1e-9), np.nan)
-    levels = curve_from(()).levels(np.nan_to_num(per_draft), depths)
     return Played(
-        levels=np.where(is_known, levels, np.nan),
+        accepted=np.where(is_known, accepted / np.maximum(drafts, 1e-9), np.nan),
         coverages=np.where(is_known, logit((drafts + accepted) / tokens), np.nan),
+        silent=drafts == 0,
+        methods=np.unique([each.method for each in roles], return_inverse=True)[1],
     )
 
 
