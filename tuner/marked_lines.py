@@ -14,6 +14,6 @@ def marked_json(output: str, marker: str) -> Any:
         if found:
             try:
                 return json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
     return None

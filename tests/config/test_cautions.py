@@ -91,7 +91,6 @@ def test_the_rest_of_the_study(tmp_path: Path) -> None:
         args=", kv-cache-dtype: fp8_e5m2",
         env="NCCL_WARP_SPEED: 1",
         workload=", held_out: 0, temperature: 0.7, cache: keep",
-        metric="acceptance_length",
     )
     assert [line.split(": ", 2)[1:] for line in found] == [
         ["space", "has no parameters; only the baseline is measured"],
@@ -104,7 +103,6 @@ def test_the_rest_of_the_study(tmp_path: Path) -> None:
             "workload.cache",
             "keeps the prompt cache; repeated prompts make ttft look better than it is",
         ],
-        ["objective", "acceptance_length is not speed; the longest draft may win"],
         ["engine.args.kv-cache-dtype", "changes what the model writes, in the baseline as well"],
         ["engine.env.NCCL_WARP_SPEED", "is in no NCCL documentation; NCCL may ignore it"],
     ]

@@ -248,3 +248,14 @@ def test_a_way_around_the_cache_that_does_nothing_is_refused(
         workload=f"{{prompts: {{builtin: mixed}}, cache: {mode}}}",
     )
     assert found == ([f"workload.cache: {refused}"] if refused else [])
+
+
+@pytest.mark.parametrize("metric", ["acceptance_length", "acceptance_rate", "error_rate"])
+def test_what_a_baseline_does_not_have_is_no_objective(tmp_path: Path, metric: str) -> None:
+    """It would run to its end and call "no gain" what nobody could compare."""
+    word = "minimize" if metric == "error_rate" else "maximize"
+    assert problems(tmp_path, objective=f"{{{word}: {metric}}}") == [
+        f"objective.{word}: must name a metric that the baseline has too, got {metric!r}"
+    ]
+    bounded = f"{{maximize: output_tokens_per_s, constraints: ['{metric} <= 5']}}"
+    assert problems(tmp_path, objective=bounded) == []

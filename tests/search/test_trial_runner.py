@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ def test_a_trial_is_compared_with_the_baseline_block_by_block(measured, tmp_path
     assert history.records[0].half_width > 10, "blocks of one and of two seconds"
     assert record.requested_args.flags == {"steps": 3}
     assert record.load_points[0].requests == 8
+
+
+def test_what_was_not_measured_cannot_be_compared(measured, objective, tmp_path) -> None:
+    """Without limits nothing says which requests are good: goodput is not a number."""
+    made, history = measured(trial_1={"seconds": [0.5, 1.0]})
+    unmeasured = replace(made, objective=replace(objective, metric="goodput_per_s"))
+    record = run(unmeasured, history, plan(1, tmp_path, 3))
+    assert (record.state, record.failure) == ("failed", "implausible")
+    assert record.reason == "goodput_per_s must be measured to be compared, got none"
+    assert record.value is None
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,6 @@ def _study_cautions(config: StudyConfig, space: MergedSpace) -> Iterator[tuple[s
             "workload.cache",
             "keeps the prompt cache; repeated prompts make ttft look better than it is",
         )
-    if config.objective.metric in ("acceptance_length", "acceptance_rate"):
-        yield "objective", f"{config.objective.metric} is not speed; the longest draft may win"
     if _has_paged_trees(config, space):
         yield (
             "engine.args.page-size",

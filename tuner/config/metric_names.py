@@ -36,9 +36,19 @@ DIRECTIONS: dict[str, str] = {
 """Every metric name a study may use, and what one does with it."""
 
 
+NOT_COMPARED = {
+    "acceptance_length": "without speculation nothing is drafted",
+    "acceptance_rate": "without speculation nothing is drafted",
+    "error_rate": "a good server has none",
+}
+"""Metrics that are no objective, and why the baseline has nothing to compare with; a constraint
+may name them."""
+
+
 def metrics_to(direction: str) -> tuple[str, ...]:
-    """The metrics that one would `maximize`, or `minimize`."""
-    return tuple(name for name, own in DIRECTIONS.items() if own == direction)
+    """The metrics that one would `maximize`, or `minimize`, as an objective."""
+    own = (name for name, found in DIRECTIONS.items() if found == direction)
+    return tuple(name for name in own if name not in NOT_COMPARED)
 
 
 def unknown_metric(name: str, at: tuple[str | int, ...] = ()) -> Issue:

@@ -16,7 +16,7 @@ from tuner.config.base import (
     schema_with_one_of,
 )
 from tuner.config.engine import EngineConfig
-from tuner.config.metric_names import DIRECTIONS, metrics_to, unknown_metric
+from tuner.config.metric_names import DIRECTIONS, NOT_COMPARED, metrics_to, unknown_metric
 from tuner.config.space import SpaceConfig
 from tuner.config.workload import LoadConfig, WorkloadConfig
 
@@ -64,6 +64,13 @@ class ObjectiveConfig(Frozen):
             elif metric is not None and DIRECTIONS[metric] != direction:
                 message = f"must name a metric that one would {direction}, got {metric!r}"
                 yield Issue(message, f"Write {DIRECTIONS[metric]}: {metric}.", (direction,))
+            elif metric in NOT_COMPARED:
+                message = f"must name a metric that the baseline has too, got {metric!r}"
+                hint = (
+                    f"Write maximize: output_tokens_per_s: {NOT_COMPARED[metric]}. Every trial "
+                    "shows its acceptance and errors, and objective.constraints may bound them."
+                )
+                yield Issue(message, hint, (direction,))
         yield from repeated(self.constraints, ("constraints",))
 
 

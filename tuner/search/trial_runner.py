@@ -5,6 +5,7 @@ Everything that can go wrong in it becomes a `TrialFailure` at one boundary, her
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tuner.args import ServerArgs
@@ -63,6 +64,7 @@ def run_trial(bench: Bench, plan: TrialPlan, history: History, judge: Judge) -> 
         run_launch(bench, launch_plan(bench, plan), attempt.run, stop_early)
         measurement = summarize_run(bench, attempt.run)
         check_drafting(bench, plan.args, measurement)
+        check_objective(bench, plan, measurement)
         attempt.run.warnings += unlike_baseline(bench, attempt, history)
         attempt.run.warnings += decaying(bench, attempt.run)
         attempt.run.warnings += check_measurement(measurement, history.baseline)
@@ -151,6 +153,18 @@ def unlike_baseline(bench: Bench, attempt: Attempt, history: History) -> list[st
     reference = history.baseline.blocks if history.baseline else ()
     on_gpus = gpu_confounders(reference, attempt.run.blocks)
     return [*(drift.message for drift in found if drift.name not in said), *on_gpus]
+
+
+def check_objective(bench: Bench, plan: TrialPlan, measurement: Measurement) -> None:
+    """Raise IMPLAUSIBLE where there is nothing to compare: no value, or a baseline of 0."""
+    value = bench.objective.value(measurement)
+    if not math.isfinite(value) or (plan.is_baseline and value <= 0):
+        got = f"{value:g}" if math.isfinite(value) else "none"
+        raise TrialFailure(
+            FailureKind.IMPLAUSIBLE,
+            f"{bench.objective.metric} must be measured to be compared, got {got}",
+            hint="Choose another objective, longer answers, or wider objective limits.",
+        )
 
 
 def check_drafting(bench: Bench, args: ServerArgs, measurement: Measurement) -> None:

@@ -101,7 +101,7 @@ def plain_text(log: str) -> str:
 def _message(line: str) -> str:
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     texts = [record.get(name) for name in ("message", "msg", "event")]
     return next((text for text in texts if isinstance(text, str)), line)
