@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +21,6 @@ from tuner.search.draft_context import (
     check_draft_context,
     context_of,
     draft_context,
-    local_tokenizer,
     longest_request,
     require_draft_context,
 )
@@ -128,22 +130,26 @@ def test_a_draft_that_is_not_here_says_nothing() -> None:
     assert draft_context("somebody/elses-draft") is None
 
 
-def test_without_a_tokenizer_file_bytes_count(tmp_path: Path) -> None:
-    assert local_tokenizer(str(tmp_path)) is None
-    assert local_tokenizer("org/name") is None
+def test_the_models_own_tokenizer_counts(
+    study: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one prompt has any tokens, and it is not the one with most bytes."""
 
+    def encode(text: str, *, add_special_tokens: bool) -> Any:
+        assert not add_special_tokens
+        return SimpleNamespace(ids=[1] * (1000 * text.count("Question 3:")))
 
-def test_the_models_own_tokenizer_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def from_file(path: str) -> Any:
-        assert path == str(tmp_path / "tokenizer.json")
-        return SimpleNamespace(encode=lambda text: SimpleNamespace(ids=text.split()))
-
-    package = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=from_file))
-    monkeypatch.setitem(__import__("sys").modules, "tokenizers", package)
+    tokenizer = SimpleNamespace(encode=encode)
+    package = ModuleType("tokenizers")
+    package.__spec__ = ModuleSpec("tokenizers", None)
+    package.Tokenizer = SimpleNamespace(from_file=lambda file: tokenizer)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tokenizers", package)
     (tmp_path / "tokenizer.json").write_text("{}")
-    count = local_tokenizer(str(tmp_path))
-    assert count is not None
-    assert count("three short words") == 3
+    loaded, workload = study(1024, 6000)
+    engine = loaded.config.engine.model_copy(update={"model": str(tmp_path)})
+    config = loaded.config.model_copy(update={"engine": engine})
+    found = check_draft_context(replace(loaded, config=config), workload)
+    assert "got at least 1,100 for prompt q3 " in found.problems[0].message
 
 
 def test_check_and_run_refuse_alike(study: Callable[..., Any], tuner: Callable[..., Any]) -> None:

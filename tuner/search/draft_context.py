@@ -6,10 +6,7 @@ something else. Reads local files only; launches nothing.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tuner.config.loader import LoadedStudy
@@ -17,14 +14,14 @@ from tuner.config.reading import read_document
 from tuner.drafts.checkpoint import Checkpoint
 from tuner.drafts.opening import read_checkpoint
 from tuner.errors import ConfigError, Problem, UsageError
+from tuner.measure.exchange import CountTokens
 from tuner.measure.prompts import Workload
 from tuner.measure.records import Prompt
+from tuner.measure.tokens import local_counter
 
 FEWEST_BYTES, MOST_BYTES = 3, 5
 """Bytes of UTF-8 per token of ordinary text: between these for the vocabularies in use, so that a
 count from bytes refuses only what cannot fit, and warns of what may not."""
-
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class ContextFinding:
 
 
 def check_draft_context(
-    loaded: LoadedStudy, workload: Workload, count: Count | None = None
+    loaded: LoadedStudy, workload: Workload, count: CountTokens | None = None
 ) -> ContextFinding:
     """Hold the workload against the draft's context; nothing is said of what cannot be read.
 
@@ -60,7 +57,7 @@ def check_draft_context(
     context = draft_context(engine.draft_model)
     if context is None:
         return ContextFinding()
-    longest = longest_request(workload, count or local_tokenizer(engine.model))
+    longest = longest_request(workload, count or local_counter([engine.model]))
     needs = (
         f"prompts with their answers must fit into the draft's context of {context:,} tokens, got "
         f"%s for prompt {longest.prompt} ({longest.output:,} of them for the answer; "
@@ -112,16 +109,17 @@ def context_of(checkpoint: Checkpoint) -> int | None:
     return int(longest * max(1.0, factor)) if is_number else longest
 
 
-def longest_request(workload: Workload, count: Count | None) -> Longest:
+def longest_request(workload: Workload, count: CountTokens | None) -> Longest:
     """The request that takes most context; templates and tags are left out of the least."""
     blocks = (*workload.blocks, *workload.held_out_blocks, workload.warm_up_prompts)
     prompts = [prompt for block in blocks for prompt in block]
-    longest = max(prompts, key=lambda prompt: len(_text(prompt).encode()))
-    output = workload.sampling.max_tokens
+    measure = count or (lambda text: len(text.encode()))
+    sizes = [measure(_text(prompt)) for prompt in prompts]
+    size = max(sizes)
+    longest, output = prompts[sizes.index(size)], workload.sampling.max_tokens
     if count is not None:
-        tokens = max(count(_text(prompt)) for prompt in prompts) + output
+        tokens = size + output
         return Longest(longest.id, output, tokens, tokens, "counted by the model's tokenizer")
-    size = len(_text(longest).encode())
     basis = (
         f"estimated from {size:,} bytes of text, {FEWEST_BYTES} to {MOST_BYTES} a token: there is "
         "no tokenizer here"
@@ -129,18 +127,6 @@ def longest_request(workload: Workload, count: Count | None) -> Longest:
     return Longest(
         longest.id, output, size // MOST_BYTES + output, size // FEWEST_BYTES + output, basis
     )
-
-
-def local_tokenizer(model: str) -> Count | None:
-    """The model's own tokenizer, where its file lies here and the package `tokenizers` is."""
-    path = Path(model).expanduser() / "tokenizer.json"
-    if not path.is_file():
-        return None
-    try:
-        loaded = importlib.import_module("tokenizers").Tokenizer.from_file(str(path))
-    except ImportError:
-        return None
-    return lambda text: len(loaded.encode(text).ids)
 
 
 def _text(prompt: Prompt) -> str:
