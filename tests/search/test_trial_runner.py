@@ -66,12 +66,12 @@ def test_a_trial_is_compared_with_the_baseline_block_by_block(measured, tmp_path
 
 
 def test_what_was_not_measured_cannot_be_compared(measured, objective, tmp_path) -> None:
-    """Without limits nothing says which requests are good: goodput is not a number."""
+    """The engine reports nothing about drafting."""
     made, history = measured(trial_1={"seconds": [0.5, 1.0]})
-    unmeasured = replace(made, objective=replace(objective, metric="goodput_per_s"))
+    unmeasured = replace(made, objective=replace(objective, metric="acceptance_rate"))
     record = run(unmeasured, history, plan(1, tmp_path, 3))
     assert (record.state, record.failure) == ("failed", "implausible")
-    assert record.reason == "goodput_per_s must be measured to be compared, got none"
+    assert record.reason == "acceptance_rate must be measured to be compared, got none"
     assert record.value is None
 
 
