@@ -124,7 +124,8 @@ def _from_rounds(
 def _from_blocks(study: StoredStudy, a: TrialRecord, b: TrialRecord) -> Comparison:
     from tuner.measure.statistics import log_ratios, mean_interval
 
-    ratios = log_ratios(_series(study, a), _series(study, b), study.direction)
+    ours, theirs = (trial.series(study.metric, study.load) for trial in (a, b))
+    ratios = log_ratios(ours, theirs, study.direction)
     if len(ratios) < 2:
         raise UsageError(
             f"study {study.name}: trials {a.number} and {b.number} must share at least two "
@@ -139,23 +140,12 @@ def _from_blocks(study: StoredStudy, a: TrialRecord, b: TrialRecord) -> Comparis
 def _machine(study: StoredStudy, trial: TrialRecord) -> float:
     """Log units by which the machine was faster than usual at a trial's launch, as `vs_baseline`
     takes it out; a baseline's own record does not say."""
-    from tuner.measure.sentinels import sentinels
-
     if trial.state != "baseline":
         return math.log1p(trial.drift or 0.0)
     if all(each.drift is None for each in study.trials):
         return 0.0
-    launched = [each for each in study.trials if each.state not in ("infeasible", "reused")]
-    baselines = [each for each in launched if each.state == "baseline"]
-    found = sentinels(
-        [launched.index(each) for each in baselines], [_series(study, each) for each in baselines]
-    )
-    shift = found.shift(launched.index(trial))
+    from tuner.store.baselines import launch_places, sentinels_of
+
+    found = sentinels_of(study.trials, study.metric, study.load)
+    shift = found.shift(launch_places(study.trials)[trial.number])
     return shift if study.direction == "maximize" else -shift
-
-
-def _series(study: StoredStudy, trial: TrialRecord) -> list[float]:
-    for point in trial.load_points:
-        if point.load == study.load or not study.load:
-            return point.per_block.get(study.metric, [])
-    return []

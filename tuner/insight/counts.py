@@ -71,8 +71,7 @@ def is_lookup(trial: TrialRecord) -> bool:
 
 def point_at(trial: TrialRecord, load: str) -> LoadPointRecord | None:
     """The trial's load point; its first one when no load is named."""
-    points = trial.load_points
-    return next((point for point in points if point.load == load or not load), None)
+    return trial.at(load)
 
 
 def count_steps(trial: TrialRecord, load: str) -> Steps | None:

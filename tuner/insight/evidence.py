@@ -11,12 +11,12 @@ from tuner import units
 from tuner.drafts.opening import read_checkpoint
 from tuner.drafts.sizes import count_sizes
 from tuner.errors import TunerError
-from tuner.insight.counts import DEPTH, WIDTH, Steps, count_steps, flag_number, point_at
+from tuner.insight.counts import DEPTH, WIDTH, Steps, count_steps, flag_number
 from tuner.insight.crossover import Crossover
 from tuner.insight.curve import Curve, curve_of
 from tuner.insight.inert import LEAST_NOISE
 from tuner.insight.levers import Lever
-from tuner.measure.noise import launch_noise
+from tuner.store.baselines import sentinels_of
 from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
 
@@ -31,13 +31,9 @@ LEAST_SAVING = 0.01
 
 
 def speed_noise(study: StoredStudy) -> float:
-    """Relative difference of two launches that means nothing, by the baseline's repeats."""
-    series = [
-        point.per_block.get(study.metric, [])
-        for trial in study.trials
-        if trial.state == "baseline" and (point := point_at(trial, study.load))
-    ]
-    sd = launch_noise(series).sd if len(series) > 1 else math.nan
+    """Relative difference of two launches that means nothing, by the baseline's repeats; what a
+    drift explains is no noise."""
+    sd = sentinels_of(study.trials, study.metric, study.load).noise.sd
     return max(LEAST_NOISE, NOISE * sd) if math.isfinite(sd) else LEAST_NOISE
 
 

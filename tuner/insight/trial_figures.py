@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from tuner import units
-from tuner.insight.counts import DEPTH, WIDTH, flag_number, point_at
+from tuner.insight.counts import DEPTH, WIDTH, flag_number
 from tuner.insight.figure import (
     BLUE,
     GREEN,
@@ -21,7 +21,7 @@ from tuner.insight.figure import (
     level,
 )  # fmt: skip
 from tuner.insight.leverage import Explanation
-from tuner.measure.sentinels import sentinels
+from tuner.store.baselines import sentinels_of
 from tuner.store.record import TrialRecord
 from tuner.store.stored import StoredStudy
 
@@ -115,15 +115,10 @@ def _relative(trial: TrialRecord) -> float:
 
 def noise_figure(study: StoredStudy, found: Explanation) -> Figure | None:
     """Every launch of the baseline against their usual level."""
-    launches = [
-        (trial, point.per_block.get(study.metric, []))
-        for trial in study.trials
-        if trial.state == "baseline" and (point := point_at(trial, study.load))
-    ]
-    numbers = [float(trial.number) for trial, _ in launches]
-    found_again = sentinels(numbers, [values for _, values in launches])
+    found_again = sentinels_of(study.trials, study.metric, study.load)
+    numbers = [float(trial.number) for trial in study.trials if trial.state == "baseline"]
     levels = found_again.levels
-    if len(levels) < 2 or len(levels) != len(launches):
+    if len(levels) < 2 or len(levels) != len(numbers):
         return None
     widest = max(LEAST_RANGE, 1.2 * max(abs(each) for each in levels))
     data = [

@@ -15,8 +15,9 @@ from tuner.args import ServerArgs
 from tuner.errors import FailureKind
 from tuner.measure.noise import LaunchNoise
 from tuner.measure.records import Measurement
-from tuner.measure.sentinels import Sentinels, sentinels
+from tuner.measure.sentinels import Sentinels
 from tuner.search.objective import Objective, pooled_reference
+from tuner.store.baselines import launch_places, sentinels_of
 from tuner.store.record import LoadPointRecord, TrialRecord
 
 MEASURED = frozenset({"baseline", "complete", "pruned"})
@@ -52,12 +53,12 @@ class History:
     @property
     def launches(self) -> int:
         """How many launches the finished trials cost."""
-        return sum(map(is_launch, self.records))
+        return sum(record.is_launch for record in self.records)
 
     @property
     def since_baseline(self) -> int:
         """Launches since the baseline was measured last."""
-        states = [record.state for record in self.records if is_launch(record)]
+        states = [record.state for record in self.records if record.is_launch]
         return states[::-1].index("baseline") if "baseline" in states else len(states)
 
     def twin_of(self, args: ServerArgs) -> TrialRecord | None:
@@ -101,18 +102,13 @@ class History:
 
     def sentinels(self, newest: int | None = None) -> Sentinels:
         """The baseline's launches along the study; `newest`: only so many of the last."""
-        places, baselines = self._places(), self.baselines
-        if newest is not None:
-            baselines = baselines[max(0, len(baselines) - newest) :]
-        return sentinels(
-            [places[record.number] for record in baselines],
-            [block_values(self.objective, record) for record in baselines],
-        )
+        load = self.objective.load.label
+        return sentinels_of(self.records, self.objective.metric, load, newest=newest)
 
     def shift(self, record: TrialRecord | None = None) -> float:
         """Log units by which the machine stands above its usual level at a trial's launch, or
         now; 0 where it does not drift."""
-        place = self.launches if record is None else self._places()[record.number]
+        place = self.launches if record is None else launch_places(self.records)[record.number]
         return self.sentinels().shift(place)
 
     def drift_at(self, position: int) -> float | None:
@@ -124,11 +120,6 @@ class History:
             math.expm1(shift if self.objective.maximize else -shift) if found.is_drifting else None
         )
 
-    def _places(self) -> dict[int, int]:
-        """Launches of the study before each launched trial, by trial number."""
-        launched = [record for record in self.records if is_launch(record)]
-        return {record.number: place for place, record in enumerate(launched)}
-
     def settle(self) -> list[TrialRecord]:
         """Compare every measured trial with the baseline as it was around its own launch.
 
@@ -136,7 +127,7 @@ class History:
         since the one before. Returns the records that changed; without drift none does, but
         those that an earlier look, at fewer launches of the baseline, had corrected.
         """
-        found, places = self.sentinels(), self._places()
+        found, places = self.sentinels(), launch_places(self.records)
         changed: dict[int, TrialRecord] = {}
         for record in self.records:
             if record.state in ("complete", "pruned"):
@@ -193,17 +184,12 @@ class History:
         """The launches at the end of the history that all failed, newest first."""
         found: list[TrialRecord] = []
         for record in reversed(self.records):
-            if not is_launch(record):
+            if not record.is_launch:
                 continue
             if record.state != "failed":
                 break
             found.append(record)
         return found
-
-
-def is_launch(record: TrialRecord) -> bool:
-    """True when the trial started a server."""
-    return record.state not in ("infeasible", "reused")
 
 
 def outcome_stands(record: TrialRecord) -> bool:

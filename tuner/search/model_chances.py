@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tuner.measure.sentinels import sentinels
 from tuner.model.gaussian import Array
 from tuner.model.observation import Designs
+from tuner.store.baselines import sentinels_of
 from tuner.store.record import TrialRecord
 
 NOISE = 0.03
@@ -22,19 +22,8 @@ def launch_noise(records: Sequence[TrialRecord], metric: str, load: str) -> floa
 
     A record's own ratio cannot tell it: that of a baseline is 1 by definition.
     """
-    launched = [r for r in records if r.state not in ("infeasible", "reused")]
-    repeats = [
-        (place, series)
-        for place, record in enumerate(launched)
-        if record.state == "baseline" and (series := _series(record, metric, load))
-    ]
-    known = sentinels([place for place, _ in repeats], [series for _, series in repeats]).noise
+    known = sentinels_of(records, metric, load).noise
     return NOISE if known.df < 2 else max(0.005, known.sd)
-
-
-def _series(record: TrialRecord, metric: str, load: str) -> list[float]:
-    points = [point for point in record.load_points if not load or point.load == load]
-    return list(points[0].per_block.get(metric, [])) if points else []
 
 
 def working_chances(designs: Designs, ran: Sequence[int], failed: Sequence[int]) -> Array:

@@ -69,7 +69,7 @@ def observations_of(
         server = BASELINE if record.state == "baseline" else servers.get(record.digest)
         if server is None or gain_of(record) is None:
             continue
-        point = point_at(record, ground.load)
+        point = record.at(ground.load)
         blocks = np.empty((0, 6))
         if point is not None and is_counted:
             blocks = _blocks(point, float(nodes[server]) if server != BASELINE else 0.0)
@@ -100,14 +100,6 @@ def earlier_observations(
                 )
             )
     return found
-
-
-def point_at(record: TrialRecord, load: str) -> LoadPointRecord | None:
-    """A record's load point; the first one where none is named."""
-    for point in record.load_points:
-        if not load or point.load == load:
-            return point
-    return None
 
 
 def _blocks(point: LoadPointRecord, nodes: float) -> Array:

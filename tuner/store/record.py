@@ -153,6 +153,20 @@ class TrialRecord(Record):
     log_path: str = ""
     worker: str = ""
 
+    @property
+    def is_launch(self) -> bool:
+        """True when the trial started a server."""
+        return self.state not in ("infeasible", "reused")
+
+    def at(self, load: str) -> LoadPointRecord | None:
+        """The trial at a load point, by its label; the first one where none is named."""
+        return next((point for point in self.load_points if not load or point.load == load), None)
+
+    def series(self, metric: str, load: str) -> list[float]:
+        """A metric by block at a load point; [] where it was not measured."""
+        point = self.at(load)
+        return list(point.per_block.get(metric, ())) if point else []
+
 
 class ConfirmationLaunch(Record):
     """One launch of the confirmation: which server, in which round and order, its values.
