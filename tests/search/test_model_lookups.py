@@ -13,7 +13,7 @@ from tuner.model.lookup import LookupRule, Text, replay_lookup, simple_tokens
 from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
 from tuner.model.lookup_trees import SuffixRule, TrieRule
 from tuner.model.observation import Designs, Observation
-from tuner.search.lookup_rules import rule_of
+from tuner.search.lookup_rules import rule_of, slots_of
 from tuner.search.model_lookups import play_lookups, texts_of
 from tuner.search.model_servers import Roles, roles_of
 
@@ -71,6 +71,11 @@ def test_flags_that_are_not_given_have_the_engines_values() -> None:
     assert rule_of(vllm(method="ngram", num_speculative_tokens=3)) == LookupRule(
         5, 3, least=5, is_latest=False
     )
+
+
+def test_slots_are_those_that_the_arguments_name() -> None:
+    assert slots_of(lookup(3, 4)) == 1
+    assert slots_of(roles_of(ServerArgs({"spec-type": "ngram-mod", "parallel": 4}))) == 4
 
 
 def test_trees_by_method() -> None:

@@ -12,7 +12,7 @@ import bisect
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 Tokens = Sequence[Hashable]
 
@@ -30,7 +30,12 @@ class Drafter(Protocol):
 
 
 class Rule(Protocol):
-    """How a method drafts; hashable, so that equal servers are played once."""
+    """How a method drafts; hashable, so that equal servers are played once.
+
+    `is_per_slot`: what it remembers of earlier requests is kept for each slot of the server.
+    """
+
+    is_per_slot: ClassVar[bool]
 
     def drafter(self) -> Drafter:
         """A server that has seen nothing yet."""
@@ -47,6 +52,8 @@ class LookupRule:
         shortest: shorter drafts are thrown away.
         is_latest: the latest occurrence counts; otherwise the first.
     """
+
+    is_per_slot: ClassVar[bool] = False
 
     match: int
     depth: int
@@ -149,10 +156,13 @@ def replay_lookup(text: Text, rule: Rule) -> LookupCounts:
     return play([text], rule)[0]
 
 
-def play(texts: Sequence[Text], rule: Rule) -> list[LookupCounts]:
-    """Play the rule on requests that one server answers one after another."""
-    drafter = rule.drafter()
-    return [_play_one(drafter, text) for text in texts]
+def play(texts: Sequence[Text], rule: Rule, slots: int = 1) -> list[LookupCounts]:
+    """Play the rule on requests that one server answers one after another.
+
+    With several slots they take turns, where the rule remembers per slot.
+    """
+    drafters = [rule.drafter() for _ in range(slots if rule.is_per_slot else 1)]
+    return [_play_one(drafters[i % len(drafters)], text) for i, text in enumerate(texts)]
 
 
 def _play_one(drafter: Drafter, text: Text) -> LookupCounts:

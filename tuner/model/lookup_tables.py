@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tuner.model.lookup import Drafter, Text, Tokens
 
@@ -26,6 +26,8 @@ class SimpleRule:
     """`ngram-simple`: the latest place where the last `match` tokens stand, and nothing when less
     than `match` tokens can be copied from there."""
 
+    is_per_slot: ClassVar[bool] = False
+
     match: int
     depth: int
 
@@ -39,6 +41,8 @@ class MapRule:
     """`ngram-map-k`: drafts only where `depth` tokens can be copied, keeps the first place of
     each n-gram, and after a draft proposes for its key no more than was accepted of it."""
 
+    is_per_slot: ClassVar[bool] = True
+
     match: int
     depth: int
 
@@ -51,6 +55,8 @@ class MapRule:
 class ModRule:
     """`ngram-mod`: one table for all requests, from n-gram to the token that last followed it; a
     draft follows the table token by token and is dropped when shorter than `shortest`."""
+
+    is_per_slot: ClassVar[bool] = False
 
     match: int
     depth: int

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tuner.model.lookup import Drafter, Text, Tokens
 
@@ -54,6 +54,8 @@ class SuffixRule:
         remembers: earlier answers are matched too.
     """
 
+    is_per_slot: ClassVar[bool] = False
+
     depth: int
     tree: int = 24
     factor: float = 1.0
@@ -72,6 +74,8 @@ class TrieRule:
 
     After a step the last `tree` tokens are learned; the rest of the prompt never is.
     """
+
+    is_per_slot: ClassVar[bool] = False
 
     nodes: int
     tree: int = 18

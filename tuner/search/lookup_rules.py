@@ -22,6 +22,11 @@ def rule_of(roles: Roles) -> Rule | None:
     return make(roles.flags) if make else None
 
 
+def slots_of(roles: Roles) -> int:
+    """Slots of a server that its arguments name; 1 where they do not."""
+    return max(1, int(number(roles.flags.get("parallel", 1))))
+
+
 def _value(flags: Flags, name: str, default: float) -> float:
     """A flag by the end of its name."""
     known = (value for flag, value in flags.items() if flag.endswith(name))
@@ -29,18 +34,18 @@ def _value(flags: Flags, name: str, default: float) -> float:
 
 
 def _simple(flags: Flags) -> Rule:
-    match = _value(flags, "ngram-simple-size-n", 12)
-    return SimpleRule(int(match), int(_value(flags, "ngram-simple-size-m", 48)))
+    match = _value(flags, "size-n", 12)
+    return SimpleRule(int(match), int(_value(flags, "size-m", 48)))
 
 
 def _map(flags: Flags) -> Rule:
-    match = _value(flags, "ngram-map-k-size-n", 12)
-    return MapRule(int(match), int(_value(flags, "ngram-map-k-size-m", 48)))
+    match = _value(flags, "size-n", 12)
+    return MapRule(int(match), int(_value(flags, "size-m", 48)))
 
 
 def _mod(flags: Flags) -> Rule:
-    match, depth = _value(flags, "mod-n-match", 24), _value(flags, "mod-n-max", 64)
-    return ModRule(int(match), int(depth), int(_value(flags, "mod-n-min", 48)))
+    match, depth = _value(flags, "n-match", 24), _value(flags, "n-max", 64)
+    return ModRule(int(match), int(depth), int(_value(flags, "n-min", 48)))
 
 
 def _prompt_lookup(flags: Flags) -> Rule | None:

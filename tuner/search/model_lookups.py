@@ -17,7 +17,7 @@ from tuner.model.drafting import Played
 from tuner.model.lookup import Rule, Text, play, simple_tokens
 from tuner.search.bench import Bench
 from tuner.search.history import History
-from tuner.search.lookup_rules import rule_of
+from tuner.search.lookup_rules import rule_of, slots_of
 from tuner.search.model_servers import Roles
 
 MOST_TEXTS = 12
@@ -65,11 +65,12 @@ def play_lookups(
 ) -> Played | None:
     """Level and coverage of every server whose rule can be played; None when none can."""
     rules = [rule_of(each) for each in roles]
+    slots = max(slots_of(each) for each in roles)
     distinct = list(dict.fromkeys(rule for rule in rules if rule is not None))
     if not texts or not distinct or len(distinct) > MOST_RULES:
         return None
     prepared = [Text(prompt, answer) for prompt, answer in texts]
-    counts = {rule: _totals(prepared, rule) for rule in distinct}
+    counts = {rule: _totals(prepared, rule, slots) for rule in distinct}
     table = np.array([counts[rule] if rule else (np.nan,) * 3 for rule in rules])
     nodes = np.array([max(each.depth, each.nodes, 1.0) for each in roles])
     tokens, drafts, accepted = table[:, 0], table[:, 1] / nodes, table[:, 2]
@@ -82,9 +83,9 @@ def play_lookups(
     )
 
 
-def _totals(texts: Sequence[Text], rule: Rule) -> tuple[float, float, float]:
+def _totals(texts: Sequence[Text], rule: Rule, slots: int) -> tuple[float, float, float]:
     """Tokens, drafted tokens and accepted tokens."""
-    played = play(texts, rule)
+    played = play(texts, rule, slots)
     return (
         float(sum(each.tokens for each in played)),
         float(sum(each.drafted for each in played)),
