@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.text_play import HERE, HEADER, ask, pairs_of, read_texts, rows
+from benchmarks.text_play import HEADER, HERE, ask, pairs_of, read_texts, rows
 from tuner.measure.records import Prompt
 from tuner.search.replay_table import tables_of
 
