@@ -206,7 +206,10 @@ def test_hopeless_servers_are_not_launched_and_the_end_says_how_many() -> None:
     records, suggester = play(make_ground(100), 200)
     left = len(make_ground().survey.servers) - len(records)
     assert 0 < suggester.skipped <= left
-    assert f"; {suggester.skipped} were not launched because even the upper end" in suggester.why
+    assert (
+        f"; {suggester.skipped} servers were not launched because even the upper end"
+        in suggester.why
+    )
 
 
 class Convinced(ModelSuggester):

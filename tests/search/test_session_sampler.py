@@ -20,7 +20,10 @@ from tuner.search.stopping import Stop, spent_budget
 from tuner.space import Parameter, SearchSpace, survey
 
 SPACE = SearchSpace((Parameter("steps", "int", (1, 2, 3, 4), flag="steps"),))
-FOUND = "; 3 were not launched because even the upper end of their prediction lies below the "
+FOUND = (
+    " not launched because even the upper end of what is predicted lies below the lower end of "
+    "the best"
+)
 
 
 def ground(sampler: Any = "model") -> Ground:
@@ -46,7 +49,9 @@ def test_the_end_of_a_budget_says_what_more_would_not_have_launched(
     assert stop is not None
     assert with_left_out(stop, suggester) == stop
     suggester.skipped = 3
-    assert with_left_out(stop, suggester).why == f"{stop.why}{FOUND}lower end of the best"
+    assert with_left_out(stop, suggester).why == f"{stop.why}; 3 servers were{FOUND}"
+    suggester.skipped = 1
+    assert with_left_out(stop, suggester).why == f"{stop.why}; 1 server was{FOUND}"
 
 
 def test_no_other_end_says_so(suggester: ModelSuggester) -> None:

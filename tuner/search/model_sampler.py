@@ -122,9 +122,10 @@ class ModelSuggester:
         search ended; "" when none is."""
         if not self.skipped:
             return ""
+        many = "1 server was" if self.skipped == 1 else f"{self.skipped} servers were"
         return (
-            f"; {self.skipped} were not launched because even the upper end of their prediction "
-            "lies below the lower end of the best"
+            f"; {many} not launched because even the upper end of what is predicted lies below "
+            "the lower end of the best"
         )
 
     def learn_texts(self, texts: Sequence[tuple[list[str], list[str]]]) -> None:
