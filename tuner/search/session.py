@@ -121,9 +121,6 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     engine = get_engine(config.engine)
     facts = inspect_engine(engine, config.engine)
     candidates = find_candidates(engine, build_space(loaded), facts)
-    refusal = no_server(candidates)
-    if refusal is not None:
-        raise refusal
     for note in candidates.notes:
         observer(Notice("info", note))
     for note in few_prompts(config.fidelity, config.workload, config.confirm.rounds):
@@ -132,6 +129,9 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
     for note in require_draft_context(loaded, workload):
         observer(Notice("warning", note))
     subject, place = subject_of(loaded, facts.version), place_of(config.name, config.storage)
+    refusal = no_server(candidates)
+    if refusal is not None and (new or place.results.read_identity() is None):
+        raise refusal  # nothing is created; a study that exists says first what has changed in it
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(cluster_of(config))
         fingerprint = take(subject) if cluster is None else node_fingerprint(cluster, subject)
@@ -140,6 +140,8 @@ def _opened(loaded: LoadedStudy, observer: Observer, new: bool) -> Iterator[Sess
         clear_strays(place, observer)
         note_place(place)
         opened = open_study(setup, store, place.results, new=new)
+        if refusal is not None:
+            raise refusal
         if store.is_shared:
             stack.enter_context(present(store, opened.name))
         bench = Bench(
