@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from tuner.config.study import ConfirmConfig
 from tuner.search.confirm import planned_rounds, select_finalists
 from tuner.search.history import History
+from tuner.search.opinion import opinion
 from tuner.search.recommend import Finalist, decide
 from tuner.search.replay_table import ReplayTable
 from tuner.search.sampling import Suggester
-from tuner.search.session_sampler import opinion
 from tuner.store.record import ConfirmationLaunch, FinalistRecord, TrialRecord
 
 
@@ -34,11 +34,11 @@ def recommend(
     """Confirm the best servers of a search as a study does and return the verdict."""
     config = ConfirmConfig()
     history = History(table.objective, list(records))
-    said = opinion(suggester, records)
+    said = opinion(suggester, records, table.objective)
     chosen = select_finalists(history, config.finalists, said.expected)
     if not chosen:
         return Recommended()
-    rounds = planned_rounds(config, history, chosen, said.noise)
+    rounds = planned_rounds(config, history, chosen, said)
     servers = {0: table.baseline, **{record.number: record.digest for record in chosen}}
     launches = [
         replayed(table, round_, trial, digest, draw)
@@ -47,7 +47,8 @@ def recommend(
     ]
     finalists = [Finalist(r.number, r.digest, _complexity(r)) for r in chosen]
     noise = history.launch_noise()
-    verdict = decide(table.objective, finalists, launches, {}, noise, said.expected)
+    expected = said.after(launches)
+    verdict = decide(table.objective, finalists, launches, {}, noise, expected)
     return Recommended(
         ratio=table.truth[verdict.winner.digest] if verdict.winner else 1.0,
         seconds=sum(launch.seconds.total for launch in launches),

@@ -4,7 +4,7 @@
 
 Everything is replayed on a virtual clock through the product's own suggesters, records, pruner
 and ranking; nothing is launched. "Truth" is the landscape's own: launches are as noisy as they
-were recorded, the truth is the fastest of each block's repeats.
+were recorded, the truth is the fastest of each block's repeats (the mean of fewer than three).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import optuna
 from benchmarks.replayed_confirmation import Recommended, recommend
 from tuner.config.study import SearchConfig
 from tuner.errors import UsageError
+from tuner.measure.landscape import speed_of
 from tuner.search.landscape import ground_of
 from tuner.search.model_sampler import ModelSuggester
 from tuner.search.replay_table import ReplayTable, tables_of
@@ -187,7 +188,7 @@ def noise_bound(table: ReplayTable, draws: int = 200) -> float:
             replace(s, launches=tuple(draw.sample(s.launches, max(1, len(s.launches) - 1))))
             for s in landscape.servers
         ]
-        speeds = [replace(landscape, servers=tuple(fewer)).speed(s, label) for s in fewer]
+        speeds = [speed_of(s, label, is_fastest=landscape.is_repeated(label)) for s in fewer]
         best = max(range(len(fewer)), key=lambda i: speeds[i] if math.isfinite(speeds[i]) else 0)
         digest = landscape.servers[best].args.digest
         found += table.truth[digest] >= NEAR * table.best

@@ -68,15 +68,18 @@ def test_what_is_recommended_is_the_products_own_verdict(table: ReplayTable) -> 
     assert not outcome.is_worse
 
 
+STRAY = ((0, (1.0,) * 4), (1, (1.0, 1.0, 1.0, 0.7)), (2, (0.9,) * 4), (3, (1.0,) * 4))
+
+
 def test_a_table_with_a_stray_fast_launch_does_not_know_its_own_truth(tmp_path: Path) -> None:
     rows = ["x_steps,repeat,block,tokens,seconds"]
-    for steps, times in ((0, (1.0, 1.0)), (1, (1.0, 0.7)), (2, (0.9, 0.9)), (3, (1.0, 1.0))):
+    for steps, times in STRAY:
         rows += [f"{steps},{repeat},0,100,{time}" for repeat, time in enumerate(times)]
     path = tmp_path / "stray.csv"
     path.write_text("\n".join(rows))
     stray = tables_of([path])[0]
     assert stray.best == pytest.approx(1 / 0.7)
-    assert 0.3 < search_economy.noise_bound(stray) < 0.7
+    assert 0.65 < search_economy.noise_bound(stray) < 0.85
 
 
 def test_generated_lookups_are_exact_and_said_to_be_generated() -> None:

@@ -14,6 +14,8 @@ from tuner.errors import UsageError
 from tuner.measure.landscape import (
     Landscape,
     RecordedBlock,
+    RecordedLaunch,
+    RecordedServer,
     drafts_by,
     landscape_from_json,
     landscape_json,
@@ -43,13 +45,46 @@ def test_a_recorded_table_is_read(tmp_path: Path) -> None:
     assert (first.tokens, first.steps, first.drafted, first.accepted) == (40, 10, 32, 30)
 
 
-def test_the_truth_is_the_fastest_of_each_block(tmp_path: Path) -> None:
+def test_the_truth_of_two_launches_is_their_mean(tmp_path: Path) -> None:
     path = tmp_path / "edit.csv"
     path.write_text(TABLE)
     landscape = read_landscape(path)
-    assert landscape.speed(landscape.baseline, "c1") == pytest.approx(100 / 0.99)
-    assert landscape.ratios("c1")[1] == pytest.approx(0.99 / 0.7)
+    seconds = math.sqrt(0.400 * 0.440) + math.sqrt(0.600 * 0.590)
+    assert not landscape.is_repeated("c1")
+    assert landscape.speed(landscape.baseline, "c1") == pytest.approx(100 / seconds)
+    assert landscape.ratios("c1")[1] == pytest.approx(seconds / 0.7)
     assert 0 < landscape.noise("c1") < 0.05
+
+
+def test_the_truth_of_three_launches_is_the_fastest_of_each_block() -> None:
+    landscape = repeated([(0.40, 0.60), (0.44, 0.59), (0.90, 0.90)])
+    assert landscape.is_repeated("c1")
+    assert landscape.speed(landscape.baseline, "c1") == pytest.approx(100 / 0.99)
+
+
+def test_one_lucky_launch_of_two_is_not_the_truth() -> None:
+    steady, lucky = repeated([(0.50, 0.50)] * 2), repeated([(0.50, 0.50), (0.40, 0.40)])
+    found = lucky.speed(lucky.baseline, "c1") / steady.speed(steady.baseline, "c1")
+    assert found == pytest.approx(math.sqrt(1.25))
+
+
+def test_all_servers_of_a_table_are_judged_alike() -> None:
+    often = repeated([(0.4, 0.6), (0.5, 0.7), (0.5, 0.7)]).baseline
+    once = RecordedServer(ServerArgs({"steps": 3}), often.launches[1:2])
+    failed = RecordedServer(ServerArgs({"steps": 4}), (RecordedLaunch(failure="crashed"),))
+    landscape = Landscape("few", (often, once, once, failed))
+    assert not landscape.is_repeated("c1")
+    assert landscape.speed(often, "c1") < 100.0
+    assert math.isnan(landscape.speed(failed, "c1"))
+
+
+def repeated(launches: list[tuple[float, float]]) -> Landscape:
+    """A baseline of two blocks of 50 tokens, launched as often as there are seconds."""
+    made = tuple(
+        RecordedLaunch({"c1": tuple(RecordedBlock(50, seconds) for seconds in each)})
+        for each in launches
+    )
+    return Landscape("small", (RecordedServer(ServerArgs(), made, is_baseline=True),))
 
 
 def test_plain_tables_have_a_row_per_server(tmp_path: Path) -> None:

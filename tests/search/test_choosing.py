@@ -52,8 +52,8 @@ def test_the_model_decides_where_they_do_not(objective: Objective, launch: Launc
     assert found.winner is not None
     assert (found.winner.trial, found.decided_by) == (2, "model")
     assert found.reasons[0].startswith("Launches cannot tell trials 1 and 2 apart (0.7% < ")
-    assert "the model decides" in found.reasons[0]
-    assert found.reasons[0].endswith("for trial 2.")
+    assert "the model fitted to all launches decides" in found.reasons[0]
+    assert found.reasons[0].endswith("for trial 2 (1.52x against 1.45x).")
 
 
 def test_the_interval_rests_on_launches_alone(objective: Objective, launch: Launch) -> None:
@@ -71,15 +71,36 @@ def test_the_model_cannot_make_a_server_usable(objective: Objective, launch: Lau
     assert found.decided_by == ""
 
 
-def test_a_doubtful_model_shares_the_decision(objective: Objective, launch: Launch) -> None:
-    quiet = (1.0, 1.006, 0.995, 1.003)
-    speeds = {0: 100.0, 1: 150.3, 2: 150.0}
-    found = verdict_of(objective, launch, speeds, said(1.45, 1.52, sd=0.04), quiet)
-    assert found.decided_by in ("launches and model", "simplicity")
+def test_a_model_that_agrees_with_the_launches_shares_the_decision(
+    objective: Objective, launch: Launch
+) -> None:
+    found = verdict_of(objective, launch, {0: 100.0, 1: 150.0, 2: 152.0}, said(1.45, 1.52))
     assert found.winner is not None
+    assert (found.winner.trial, found.decided_by) == (2, "launches and model")
 
 
-@pytest.mark.parametrize(("gap", "winner", "by"), [(0.001, 1, "simplicity"), (0.02, 2, "model")])
+@pytest.mark.parametrize(("gap", "winner"), [(1.10, 1), (1.40, 2)])
+def test_only_a_gross_contradiction_overrules_the_model(
+    objective: Objective, launch: Launch, gap: float, winner: int
+) -> None:
+    speeds = {0: 100.0, 1: 150.0, 2: 150.0 * gap}
+    found = verdict_of(objective, launch, speeds, said(1.6, 1.5))
+    assert found.winner is not None
+    assert found.winner.trial == winner
+
+
+def test_a_model_that_does_not_know_every_finalist_is_not_asked(
+    objective: Objective, launch: Launch
+) -> None:
+    known = {"d2": Expected(math.log(1.6), 0.01)}
+    found = verdict_of(objective, launch, {0: 100.0, 1: 151.0, 2: 150.0}, known)
+    assert found.winner is not None
+    assert (found.winner.trial, found.decided_by) == (1, "launches")
+
+
+@pytest.mark.parametrize(
+    ("gap", "winner", "by"), [(0.001, 1, "simplicity"), (0.02, 2, "launches and model")]
+)
 def test_simplicity_decides_only_between_equals(
     objective: Objective, launch: Launch, gap: float, winner: int, by: str
 ) -> None:

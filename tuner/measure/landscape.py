@@ -21,6 +21,10 @@ from tuner.errors import UsageError
 Origin: TypeAlias = Literal["recorded", "generated"]
 FORMAT = "tuner landscape 1"
 
+FASTEST_OF = 3
+"""Launches of a server from which on its fastest blocks are its true speed. Of two, the faster one
+is as often lucky as the slower one is disturbed: clocks are raised for a while, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedBlock:
@@ -104,15 +108,20 @@ class Landscape:
     def speed(self, server: RecordedServer, load: str) -> float:
         """The server's true speed in tokens per second, as well as its launches tell it.
 
-        Per block the fastest launch counts: disturbance only ever slows a server down, and the
-        fastest of a few is far steadier than the mean. NaN for a server that never worked.
+        Per block, the fastest of FASTEST_OF launches or more counts: disturbance slows a server
+        down, and the fastest of a few is far steadier than the mean. Of fewer, the geometric mean
+        counts: one fast launch would be believed against the other. NaN for a server that never
+        worked.
         """
-        launches = [launch.blocks[load] for launch in server.launches if load in launch.blocks]
-        if not launches:
-            return float("nan")
-        tokens = sum(block.tokens for block in launches[0])
-        fastest = [min(b.seconds for b in same) for same in zip(*launches, strict=True)]
-        return float(tokens / sum(fastest))
+        return speed_of(server, load, is_fastest=self.is_repeated(load))
+
+    def is_repeated(self, load: str) -> bool:
+        """True when servers were launched often enough for the fastest launch to be the truth.
+
+        Asked of the whole table, so that all its servers are judged alike.
+        """
+        counts = [sum(load in each.blocks for each in s.launches) for s in self.servers if s.works]
+        return bool(counts) and float(np.median(counts)) >= FASTEST_OF
 
     def ratios(self, load: str) -> list[float]:
         """True speed of every server over the baseline's; NaN where it never worked."""
@@ -131,6 +140,19 @@ class Landscape:
             if len(sums) > 1:
                 spreads.append(float(np.std(np.log(sums), ddof=1)))
         return float(np.median(spreads)) if spreads else 0.0
+
+
+def speed_of(server: RecordedServer, load: str, *, is_fastest: bool) -> float:
+    """Tokens per second by the fastest launch of each block, or by their geometric mean."""
+    launches = [launch.blocks[load] for launch in server.launches if load in launch.blocks]
+    if not launches:
+        return float("nan")
+    tokens = np.array([[block.tokens for block in blocks] for blocks in launches])
+    seconds = np.array([[block.seconds for block in blocks] for blocks in launches])
+    paces = np.log(seconds / tokens)
+    usual = paces.min(axis=0) if is_fastest else paces.mean(axis=0)
+    counted = tokens.mean(axis=0)
+    return float(counted.sum() / (counted @ np.exp(usual)))
 
 
 LOOKUPS = ("ngram", "suffix", "lookup")

@@ -50,10 +50,13 @@ class Drafting:
 
 
 def counted_per_token(designs: Designs, launches: Sequence[Observation]) -> dict[int, Array]:
-    """Steps, drafts, verified tokens and draft passes per token of every counted server."""
-    found = {}
+    """Steps, drafts, verified tokens and draft passes per token of every counted server, over
+    all its launches: other prompts count a little differently."""
+    sums: dict[int, Array] = {}
     for launch in launches:
-        total, server = launch.totals, launch.server
+        sums[launch.server] = sums.get(launch.server, np.zeros(6)) + launch.totals
+    found = {}
+    for server, total in sums.items():
         drafts = total[DRAFTED] / max(designs.nodes[server], 1.0)
         counts = [total[STEPS], drafts, total[DRAFTED], drafts * designs.passes[server]]
         found[server] = np.array(counts) / total[TOKENS]

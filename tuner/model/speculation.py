@@ -52,6 +52,7 @@ class Prediction:
 
     `counts` (steps, drafts, verified tokens, draft passes per token) is None without counters.
     `scatter`: squares of what single launches differ from the model, and their freedom.
+    `skewness`: of blocks about their launch, in log seconds; above 0 disturbance mostly slows.
     """
 
     means: Array
@@ -59,6 +60,7 @@ class Prediction:
     counts: Array | None = None
     clock: Clock | None = None
     scatter: tuple[float, float] = (0.0, 0.0)
+    skewness: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,20 @@ def _mechanistic(
         (1 - chances) * variances + chances * (1 - chances) * means**2,
     )
     sds = np.sqrt(variances + residual.sds**2)
-    return Prediction(means + residual.means, sds, counts, clock, residual.scatter)
+    skewness = _skewness(designs, timed, clock)
+    return Prediction(means + residual.means, sds, counts, clock, residual.scatter, skewness)
+
+
+def _skewness(designs: Designs, timed: Sequence[Observation], clock: Clock) -> float:
+    """Skewness of what blocks took longer than their launch, by the clock, did in the median."""
+    found = []
+    for each in timed:
+        excess = np.log(each.blocks[:, SECONDS] / clock.time(_features(designs, each)))
+        found.append(excess - np.median(excess))
+    left = np.concatenate(found)
+    left = left - left.mean()
+    spread = float(np.mean(left**2))
+    return float(np.mean(left**3) / spread**1.5) if spread > 0 else 0.0
 
 
 def _features(designs: Designs, each: Observation) -> Array:

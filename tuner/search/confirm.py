@@ -26,6 +26,7 @@ from tuner.search.candidates import Candidates
 from tuner.search.faithful import Compared, faithfulness
 from tuner.search.history import History
 from tuner.search.launching import run_launch
+from tuner.search.opinion import NO_OPINION, Belief, Opinion, nothing_known
 from tuner.search.recommend import UNKNOWN_NOISE, Finalist, Verdict, decide
 from tuner.search.recording import args_record, counts_at, finite
 from tuner.search.stopping import is_never_accepted
@@ -39,17 +40,6 @@ HOPELESS = 1.5
 
 SHARPEST = 0.01
 """No confirmation tries to be sharper than 1 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """What the search's model says: of each server it launched, and of how launches scatter."""
-
-    expected: Mapping[str, Expected] = field(default_factory=dict)
-    noise: LaunchNoise = UNKNOWN_NOISE
-
-
-NO_OPINION = Opinion()
 
 
 class LaunchKeeper(Protocol):
@@ -77,8 +67,8 @@ class Campaign:
     """One confirmation: the servers by trial (0 is the baseline), and its launches so far.
 
     `noise` is what the search learned of launches of one server, `slope` the drift per launch in
-    log units that it found (0: none), `expected` what its model says of each finalist (by digest;
-    empty: there is no model). `sweep`: load points that every
+    log units that it found (0: none), `belief` what its model says of each server once it knows
+    the launches of the confirmation too. `sweep`: load points that every
     launch goes through in this order; empty: the objective's alone.
     """
 
@@ -90,7 +80,7 @@ class Campaign:
     slope: float = 0.0
     launches: list[ConfirmationLaunch] = field(default_factory=list)
     sweep: tuple[LoadPoint, ...] = ()
-    expected: Mapping[str, Expected] = field(default_factory=dict)
+    belief: Belief = nothing_known
 
     @property
     def name(self) -> str:
@@ -119,11 +109,7 @@ def select_finalists(
     chosen: list[TrialRecord] = []
     digests: set[str] = set()
     noise = history.launch_noise().margin()
-    known = {digest: each.gain for digest, each in (expected or {}).items()}
-    gains = {
-        id(record): known.get(record.digest, math.log(record.vs_baseline or 1.0))
-        for record in history.ranked()
-    }
+    gains = {id(record): gain_of(record, expected or {}) for record in history.ranked()}
     for record in sorted(history.ranked(), key=lambda each: -gains[id(each)]):
         hopeless = gains[id(record)] + HOPELESS * noise < 0
         futile = hopeless or is_never_accepted(record)
@@ -144,6 +130,12 @@ def _with_a_lossless_one(chosen: Sequence[TrialRecord], count: int) -> list[Tria
     return first
 
 
+def gain_of(record: TrialRecord, expected: Mapping[str, Expected]) -> float:
+    """Log ratio to the baseline: what a model expects, else what was measured."""
+    known = expected.get(record.digest)
+    return known.gain if known else math.log(record.vs_baseline or 1.0)
+
+
 def plan_campaign(
     bench: Bench,
     keeper: LaunchKeeper,
@@ -156,21 +148,22 @@ def plan_campaign(
     """The confirmation of these finalists: the baseline first, rounds planned from the noise."""
     servers = {0: candidates.baseline}
     servers |= {each.number: candidates.args_of(each.params) for each in finalists}
-    rounds = planned_rounds(config, history, finalists, opinion.noise)
+    rounds = planned_rounds(config, history, finalists, opinion)
     found = history.sentinels()
     slope = found.drift.slope if found.is_drifting else 0.0
-    return Campaign(bench, keeper, rounds, servers, found.noise, slope, expected=opinion.expected)
+    return Campaign(bench, keeper, rounds, servers, found.noise, slope, belief=opinion.after)
 
 
 def planned_rounds(
     config: ConfirmConfig,
     history: History,
     finalists: Sequence[TrialRecord],
-    scatter: LaunchNoise = UNKNOWN_NOISE,
+    opinion: Opinion = NO_OPINION,
 ) -> int:
     """Rounds that should make the interval half as wide as the gain to be shown.
 
-    `scatter` is how far launches lay from the search's model: with a baseline launched twice or
+    `opinion` is the model's: the gain it expects of the best, because the best of many noisy
+    launches shows too much, and how far launches lay from it: with a baseline launched twice or
     three times, most of what is known of the noise.
 
     Chosen from the launch noise before any round is run, between `rounds` and `max_rounds`
@@ -178,11 +171,11 @@ def planned_rounds(
     interval promise too much. On a machine that drifts an even number: the drift of a round
     cancels with that of the next, which runs backwards.
     """
-    noise = pooled_noise(history.launch_noise(), scatter)
+    noise = pooled_noise(history.launch_noise(), opinion.noise)
     if not noise.df or not finalists:
         return config.rounds
-    best = max(1.0, *(each.vs_baseline or 1.0 for each in finalists))
-    wanted = max(math.log(best) / 2.0, SHARPEST)
+    gains = [gain_of(each, opinion.expected) for each in finalists]
+    wanted = max(max(gains) / 2.0, SHARPEST)
     needed = rounds_needed(noise.upper_sd, wanted, finalists=len(finalists))
     rounds = max(config.rounds, needed)
     if history.sentinels().is_drifting:
@@ -214,7 +207,8 @@ def confirm(
         run_round(campaign, round_, rounds)
     judged = {each.digest: check_fidelity(campaign, each, fidelity) for each in finalists}
     steady = without_drift(campaign.launches, campaign.slope)
-    result = decide(bench.objective, finalists, steady, judged, campaign.noise, campaign.expected)
+    expected = campaign.belief(steady)
+    result = decide(bench.objective, finalists, steady, judged, campaign.noise, expected)
     chosen = judged.get(result.winner.digest, "") if result.winner else "not checked"
     return recommendation(campaign, result, chosen)
 

@@ -74,6 +74,7 @@ class Belief:
     is_counted: bool = False
     floor: float = -math.inf
     scatter: tuple[float, float] = (0.0, 0.0)
+    skewness: float = 0.0
 
     def gains(self, servers: Sequence[int]) -> Array:
         """Expected improvement over the best of each, in log units."""
@@ -150,9 +151,18 @@ class ModelSuggester:
         chosen = situation.remaining[int(np.argmax(per_second))]
         return Proposal(chosen, math.exp(float(belief.means[chosen])))
 
-    def believe(self, records: Sequence[TrialRecord], running: Sequence[int] = ()) -> Belief:
-        """What the launches so far say of every server; `running` ones are taken as expected."""
-        noise = launch_noise(records, self.ground.metric, self.ground.load)
+    def believe(
+        self,
+        records: Sequence[TrialRecord],
+        running: Sequence[int] = (),
+        noise: float | None = None,
+    ) -> Belief:
+        """What the launches so far say of every server; `running` ones are taken as expected.
+
+        `noise` of single launches in log units, where more is known than the records show.
+        """
+        metric, load = self.ground.metric, self.ground.load
+        noise = launch_noise(records, metric, load) if noise is None else noise
         launches = observations_of(records, self._servers, self.ground, self._designs.nodes)
         known = [*self._earlier, *launches]  # a launch of its own replaces an earlier one
         prediction = SpeculationModel.fit(self._designs, known, noise, self._played).prediction
@@ -176,11 +186,14 @@ class ModelSuggester:
             is_counted=prediction.counts is not None,
             floor=_floor(means, sds, tried),
             scatter=prediction.scatter,
+            skewness=prediction.skewness,
         )
 
-    def beliefs(self, records: Sequence[TrialRecord]) -> dict[str, Expected]:
-        """What is expected of every completely measured server, by digest."""
-        belief = self.believe(records)
+    def beliefs(
+        self, records: Sequence[TrialRecord], noise: float | None = None
+    ) -> dict[str, Expected]:
+        """What is expected of every completely measured server, by digest; see `believe`."""
+        belief = self.believe(records, noise=noise)
         measured = {
             self._servers[record.digest]: record.digest
             for record in records

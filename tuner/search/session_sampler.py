@@ -5,16 +5,14 @@ The confirmation asks the very sampler that searched. Other samplers than the mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.search.confirm import NO_OPINION, Opinion
 from tuner.search.model_lookups import baseline_texts
 from tuner.search.model_sampler import ModelSuggester
+from tuner.search.opinion import Opinion, opinion
 from tuner.search.sampling import Suggester, make_suggester
 from tuner.search.session import Session
 from tuner.search.stopping import Stop
-from tuner.store.record import TrialRecord
 
 
 def teach(session: Session, suggester: Suggester) -> None:
@@ -33,14 +31,7 @@ def suggester_of(session: Session) -> Suggester:
 
 def opinion_of(session: Session) -> Opinion:
     """What the model sampler says of the servers it launched; nothing for every other sampler."""
-    return opinion(suggester_of(session), session.history.records)
-
-
-def opinion(suggester: Suggester, records: Sequence[TrialRecord]) -> Opinion:
-    """What a suggester says after a search."""
-    if not isinstance(suggester, ModelSuggester):
-        return NO_OPINION
-    return Opinion(suggester.beliefs(records), suggester.noise(records))
+    return opinion(suggester_of(session), session.history.records, session.history.objective)
 
 
 def with_left_out(stop: Stop, suggester: Suggester) -> Stop:

@@ -1,9 +1,10 @@
-"""Owns what is believed of every finalist: its confirmation launches and the model, as one number.
+"""Owns what launches of the confirmation say of servers, and what of it the model is told.
 
 Counters are exact and clocks are noisy: where the launches cannot separate two servers, the model
-that was fitted to all launches of the search can. Both are weighed by their precision; the model
-weighs less the farther it is from what the launches show. The interval of the gain that is
-reported does not come from here: it rests on launches alone. Pure; knows no Optuna.
+that is fitted to all launches, of the search and of the confirmation, can. Where disturbance only
+ever slows, a server is its fastest pass over each block, for the launches' own word and for what
+the model is told. The interval of the gain that is reported does not come from here. Pure; knows
+no Optuna.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.measure.statistics import robust_center
+from tuner.model.speculation import MISFIT
 from tuner.search.objective import Objective
-from tuner.store.record import ConfirmationLaunch
+from tuner.store.record import ConfirmationLaunch, LoadPointRecord, TrialRecord
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -29,16 +31,12 @@ fastest pass over each block, which is far steadier than the mean."""
 SKEW_CELLS = 24
 """Values (beyond the first of each block) that a skewness must rest on."""
 
-CENTER_POWER, FASTEST_POWER = 1.0, 1.3
-"""By which power of the rounds the variance of a level falls: a mean's, and a fastest pass's
-(exponential noise would give 2, what is recorded gives less)."""
-
-
 BY_TOKENS = ("output_tokens_per_s", "output_tokens_per_s_per_gpu")
 """Metrics of which blocks together have the tokens of all by the seconds of all."""
 
-OWN_WORD = 12.0
-"""Finalists that the model's own word on its errors is worth: so few cannot refute it."""
+
+LEAST_NOISE = 0.005
+"""Log units by which launches of one server differ at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,62 +48,132 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """A finalist's log ratio to the baseline by launches and by both, with the model's share."""
+class Launched:
+    """Log ratios to the baseline by digest, and the standard deviation of single launches."""
 
-    launched: float
-    gain: float
-    sd: float
-    model_share: float
+    gains: Mapping[str, float]
+    noise: float
+
+    def sigmas(self, one: str, other: str) -> float:
+        """By how many standard deviations of a single launch's difference `one` is faster.
+
+        Of a single one, however many there were: what disturbs a server may outlast them all.
+        """
+        sd = math.sqrt(2.0) * max(self.noise, LEAST_NOISE)
+        return (self.gains[one] - self.gains[other]) / sd
 
 
-def weigh(
-    digests: Sequence[str],
-    launches: Sequence[ConfirmationLaunch],
-    objective: Objective,
-    expected: Mapping[str, Expected] | None = None,
-) -> dict[str, Weighed]:
-    """Every finalist that was launched, its launches and the model weighed by precision.
+def launched(
+    digests: Sequence[str], launches: Sequence[ConfirmationLaunch], objective: Objective
+) -> Launched:
+    """What the launches alone say of each finalist; trial 0 is the baseline."""
+    tables = tables_of(digests, launches, objective.direction)
+    if "" not in tables or len(tables) < 2:
+        return Launched({}, math.inf)
+    tokens = tokens_of(launches) if objective.metric in BY_TOKENS else None
+    levels = levels_of(list(tables.values()), tokens)
+    gains = {name: level - levels[0] for name, level in zip(tables, levels, strict=True) if name}
+    return Launched(gains, noise_of(list(tables.values())))
+
+
+def corrected(expected: Mapping[str, Expected], measured: Launched) -> dict[str, float]:
+    """Log ratios that a model expects, moved towards what launches say by precision.
+
+    The model was told of the launches; what is left is what a server has of its own (MISFIT). Its
+    launches count as a single one, however many there were: what disturbs it may outlast them
+    all. What all share does not change their order and is left out.
+    """
+    gains = {name: each.gain for name, each in expected.items()}
+    if not all(name in measured.gains for name in gains):
+        return gains
+    share = MISFIT**2 / (MISFIT**2 + max(measured.noise, LEAST_NOISE) ** 2)
+    gaps = {name: measured.gains[name] - gain for name, gain in gains.items()}
+    shared = float(np.mean(list(gaps.values())))
+    return {name: gain + share * (gaps[name] - shared) for name, gain in gains.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Launches of the confirmation as the search's records are, and the noise of single ones
+    (None: unknown)."""
+
+    records: tuple[TrialRecord, ...] = ()
+    noise: float | None = None
+
+
+def told_to_model(
+    launches: Sequence[ConfirmationLaunch], objective: Objective, *, is_slowed: bool
+) -> Told:
+    """What the model is told of the confirmation, to be fitted to all launches.
+
+    Launches whose load moved are left out: the model knows one load.
 
     Args:
-        digests: the finalists.
-        launches: the confirmation's; trial 0 is the baseline.
+        launches: the confirmation's.
         objective: what is compared.
-        expected: what a model expects, by digest; None or incomplete: launches alone count.
+        is_slowed: disturbance only ever slows: the launches of one server are then one launch,
+            the fastest pass over each block.
     """
-    tables = tables_of(digests, launches, objective.direction)
-    tokens = tokens_of(launches) if objective.metric in BY_TOKENS else None
-    if "" not in tables or len(tables) < 2:
-        return {}
-    levels, variance = levels_of(list(tables.values()), tokens)
-    del tables[""]
-    launched = np.array(levels[1:]) - levels[0]
-    known = expected or {}
-    names = list(tables)
-    if not all(name in known for name in names):
-        sd = math.sqrt(variance)
-        found = zip(names, launched, strict=True)
-        return {name: Weighed(float(gain), float(gain), sd, 0.0) for name, gain in found}
-    modelled = np.array([known[name].gain for name in names])
-    doubt = model_variance(launched - modelled, [known[name].sd for name in names], variance)
-    share = variance / (variance + doubt)
-    both = share * modelled + (1.0 - share) * launched
-    sd = math.sqrt(share * doubt)
-    return {
-        name: Weighed(float(launched[place]), float(both[place]), sd, share)
-        for place, name in enumerate(names)
-    }
+    whole = [each for each in launches if each.failure is None and not each.loads]
+    digests = {each.digest for each in whole if each.trial}
+    tables = tables_of(sorted(digests), whole, objective.direction)
+    if "" not in tables:
+        return Told()
+    noise = noise_of(list(tables.values()))
+    base = np.median(tables[""], axis=0)
+    usual = np.exp(-base if objective.direction == "minimize" else base).tolist()
+    chosen = merged(whole) if is_slowed else whole
+    records = tuple(_as_record(each, usual, objective) for each in chosen)
+    return Told(records, max(LEAST_NOISE, noise) if math.isfinite(noise) else None)
 
 
-def model_variance(gaps: Array, sds: Sequence[float], variance: float) -> float:
-    """Variance of the model's errors: what it says itself, corrected by what launches show.
+def merged(launches: Sequence[ConfirmationLaunch]) -> list[ConfirmationLaunch]:
+    """One launch per server, each of its blocks the fastest; servers whose counters differ
+    between launches stay apart, for there a fast block is a lucky draft."""
+    servers: dict[tuple[bool, str], list[ConfirmationLaunch]] = {}
+    for each in launches:
+        servers.setdefault((each.trial > 0, each.digest), []).append(each)
+    found: list[ConfirmationLaunch] = []
+    for same in servers.values():
+        found += [_fastest(same)] if _is_repeated(same) else same
+    return found
 
-    What all finalists share does not change their order and is left out.
-    """
-    stated, freedom = float(np.mean(np.square(sds))), len(gaps) - 1
-    shown = float(np.var(gaps, ddof=1)) - variance if freedom else 0.0
-    pooled = (OWN_WORD * stated + freedom * max(shown, 0.0)) / (OWN_WORD + freedom)
-    return max(stated, pooled, 1e-8)
+
+def _is_repeated(same: Sequence[ConfirmationLaunch]) -> bool:
+    """True when every launch counted the same in every block."""
+    counts = [
+        {name: row for name, row in each.block_counts.items() if name != "seconds"}
+        for each in same
+    ]
+    first = counts[0]
+    return bool(first) and all(
+        list(each) == list(first)
+        and all(np.array_equal(each[name], first[name], equal_nan=True) for name in first)
+        for each in counts
+    )
+
+
+def _fastest(same: Sequence[ConfirmationLaunch]) -> ConfirmationLaunch:
+    seconds = np.array([each.block_counts["seconds"] for each in same], dtype=float)
+    chosen = seconds.argmin(axis=0)
+    blocks = range(len(chosen))
+    counts = {**same[0].block_counts, "seconds": seconds.min(axis=0).tolist()}
+    values = [same[chosen[block]].per_block[block] for block in blocks]
+    return same[0].model_copy(update={"block_counts": counts, "per_block": values})
+
+
+def _as_record(
+    launch: ConfirmationLaunch, base: Sequence[float], objective: Objective
+) -> TrialRecord:
+    point = LoadPointRecord(load=objective.load.label, block_counts=launch.block_counts)
+    gain = robust_center(objective.log_gains(launch.per_block, base))
+    return TrialRecord(
+        number=launch.trial,
+        state="complete" if launch.trial else "baseline",
+        digest=launch.digest,
+        vs_baseline=math.exp(gain) if math.isfinite(gain) else None,
+        load_points=[point],
+    )
 
 
 def tables_of(
@@ -137,24 +205,25 @@ def tokens_of(launches: Sequence[ConfirmationLaunch]) -> Array | None:
     return tokens if bool(np.all(tokens > 0)) else None
 
 
-def levels_of(tables: Sequence[Array], tokens: Array | None = None) -> tuple[list[float], float]:
-    """The level of each table, and the variance of each by the noise they show together.
+def levels_of(tables: Sequence[Array], tokens: Array | None = None) -> list[float]:
+    """The level of each table: the fastest pass where disturbance only slows, else the centre.
 
     With tokens a level is that of all blocks together, as a server's speed is: tokens by seconds.
     """
-    rounds = min(len(table) for table in tables)
     is_skewed = skewness(tables) < SKEWED
-    levels = [
+    return [
         _over_blocks(table.max(axis=0), tokens)
         if is_skewed
         else robust_center([_over_blocks(row, tokens) for row in table])
         for table in tables
     ]
+
+
+def noise_of(tables: Sequence[Array]) -> float:
+    """Standard deviation of single launches in log units, pooled over all; inf unknown."""
     squares = sum((_launch_squares(table) for table in tables), 0.0)
     freedom = sum(len(table) - 1 for table in tables)
-    single: float = squares / freedom if freedom else math.inf
-    power = FASTEST_POWER if is_skewed else CENTER_POWER
-    return levels, max(single / rounds**power, 1e-8)
+    return math.sqrt(squares / freedom) if freedom else math.inf
 
 
 def skewness(tables: Sequence[Array]) -> float:
