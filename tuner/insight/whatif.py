@@ -31,8 +31,8 @@ MOST_ROUNDS = 64
 class Counted:
     """One block of one launch in exact counts and the client's clock.
 
-    `steps` are decoding steps by the engine's counters (NaN: it reported none), `drafts` those
-    of them that the engine counts as verifications.
+    `accepted` are drafted tokens by the engine's counters (NaN: it reported none), `drafts` the
+    steps that it counts as verifications.
     """
 
     tokens: int
