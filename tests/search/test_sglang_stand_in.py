@@ -115,3 +115,23 @@ def test_a_reducer_that_its_own_log_calls_off_is_no_warning(
         trial.effective_args["custom-all-reduce"] == baseline.effective_args["custom-all-reduce"]
     )
     assert not [text for text in trial.warnings if "NCCL" in text]
+
+
+def test_a_limit_that_speculation_lowers_silently_is_told(run: Callable[..., RunResult]) -> None:
+    """SGLang caps running requests at 48 with speculation; the page size falls to 1 with trees."""
+    page = {"model_path": "/m", "tp_size": 2, "speculative_algorithm": "EAGLE3", "page_size": 1}
+    plain = {"model_path": "/m", "tp_size": 2, "page_size": 64, "max_running_requests": 4096}
+    drafting = {**page, "max_running_requests": 48}
+    baseline, trial = run(
+        overrides=[
+            {"when": {"speculative": False}, "then": {"info": plain}},
+            {"when": {"speculative": True}, "then": {"info": drafting}},
+        ]
+    ).records
+    assert baseline.effective_args["max-running-requests"] == 4096
+    assert trial.effective_args["max-running-requests"] == 48
+    limited = [text for text in trial.warnings if "running requests" in text]
+    assert len(limited) == 1
+    assert "speculation limits running requests to 48" in limited[0]
+    assert any("page-size is 64 in the baseline and 1 here" in text for text in trial.warnings)
+    assert not [text for text in baseline.warnings if "page-size" in text]

@@ -199,3 +199,13 @@ def test_planned_looks(nccl: str, cycle: str, launches: int) -> None:
     engine = FakeEngine(FakeConfig(kind="fake"))
     most = {"every": 4, "finalists": 1}
     assert planned_looks(engine, Looks(nccl, cycle), servers, most) == launches
+
+
+def test_an_engine_that_times_nothing_is_asked_once(run: Run, events: list[Event]) -> None:
+    """Its page has other names than the adapter reads, as an older version's."""
+    silent = {"metrics_prefix": "older:", "metrics_status": 501}
+    space = {"parameters": {"steps": SPACE["parameters"]["steps"]}}
+    result = run(space, launches=3, measure_cycle="every", behaviour=silent)
+    assert len(result.records) == 3
+    assert [bool(record.cycle) for record in result.records] == [False] * 3
+    assert len(notices(events, "untimed launch: the parts")) == 1

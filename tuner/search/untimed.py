@@ -153,13 +153,16 @@ def _logs(folder: Path) -> str:
 def timed_cycle(session: Session, args: ServerArgs, number: int) -> Mapping[str, float]:
     """Seconds per step by part from one more launch with the engine's timers; {} without any.
 
-    A server whose timers said nothing is not launched for them again.
+    Where the timers of one server said nothing (an older version has none), no other of this
+    study is launched for them.
     """
     bench = session.bench
     if not bench.engine.timing_env or not bench.engine.is_speculative(args):
         return {}
     folder = session.opened.results.untimed_folder(f"cycle-{args.digest}")
     report = folder / "report.json"
+    if any(_cycle_in(each) == {} for each in folder.parent.glob("cycle-*/report.json")):
+        return {}
     if not report.is_file():
         _tell(session, "info", f"untimed launch: the parts of a step of trial {number}")
         observed = ServerArgs(args.flags, {**args.env, **bench.engine.timing_env})
@@ -167,6 +170,10 @@ def timed_cycle(session: Session, args: ServerArgs, number: int) -> Mapping[str,
         if run is None:
             return {}
         write_text(report, dump_json({"cycle": finite(run.cycle)}, indent=1) + "\n")
+    return _cycle_in(report)
+
+
+def _cycle_in(report: Path) -> dict[str, float]:
     return {str(name): float(s) for name, s in json.loads(report.read_text())["cycle"].items()}
 
 
