@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -77,7 +78,9 @@ class SharedLoads:
     """Fitted to launches at any loads; predicts every server at every load.
 
     `alike`: blocks of one launch are fast or slow together, so the clock knows by this factor less
-    than their number says.
+    than their number says. `strange`: by how much launches at each load differ from the clock, in
+    logs: where costs are not proportional (verification is free until it fills the arithmetic) the
+    prediction says how little it knows.
     """
 
     designs: Designs
@@ -86,7 +89,8 @@ class SharedLoads:
     clock: Clock
     residual: Process | None
     requests: float
-    alike: float = 1.0
+    alike: float
+    strange: Mapping[float, float]
 
     @classmethod
     def fit(
@@ -119,6 +123,7 @@ class SharedLoads:
             float(np.median(np.log(clock.time(counts)) - np.log(own)))
             for counts, own in zip(features, seconds, strict=True)
         ]
+        relative = _relative(seen, off, noise)
         whole = [each.whole() for each in launches if each.server != BASELINE]
         counted = [each for each in whole if each.is_counted]
         totals = sum((each.totals for _, each in seen), np.zeros(6))
@@ -127,9 +132,10 @@ class SharedLoads:
             fit_drafting(designs, counted, played),
             counted_per_token(designs, counted),
             clock,
-            _residual(designs, seen, off, noise),
+            _residual(designs, relative),
             float(totals[REQUESTS] / totals[TOKENS]),
             _alike(launches, noise / clock.spread),
+            _strangeness(relative),
         )
 
     def predict(self, load: float) -> tuple[Array, Array]:
@@ -146,11 +152,19 @@ class SharedLoads:
             variances[server] = 0.0
         means = self._log_speed(expected, load)
         variances += self.alike * self.clock.relative_sd(self._wide(expected, load)) ** 2
-        sds = np.hypot(np.sqrt(variances), MISFIT)
+        sds = np.hypot(np.sqrt(variances), max(MISFIT, self._strange_at(load)))
         if self.residual is None:
             return means, np.hypot(sds, RESIDUAL.scale)
         more, more_sds = self.residual.predict(_with_load(self.designs.rows, load))
         return means + more, np.hypot(sds, more_sds)
+
+    def _strange_at(self, load: float) -> float:
+        """Between measured loads by their logarithm."""
+        known = sorted(self.strange)
+        if not known:
+            return 0.0
+        places = [math.log(each) for each in known]
+        return float(np.interp(math.log(load), places, [self.strange[each] for each in known]))
 
     def _log_speed(self, counts: Array, load: float) -> Array:
         idle = self._wide(np.array([[1.0, 0.0, 0.0, 0.0]]), load)
@@ -190,26 +204,43 @@ def _features(designs: Designs, seen: Observation, load: float) -> Array:
     return _columns(blocks[:, REQUESTS], (blocks[:, STEPS], drafts, verified, passes), load)
 
 
-def _residual(
-    designs: Designs,
-    seen: Sequence[tuple[float, Observation]],
-    off: Sequence[float],
-    noise: float,
-) -> Process | None:
+Relative: TypeAlias = list[tuple[int, float, float, float]]
+"""Server, load, by how much it was faster than its clock, and the noise of that."""
+
+
+def _relative(
+    seen: Sequence[tuple[float, Observation]], off: Sequence[float], noise: float
+) -> Relative:
     """What each launch was faster than its clock, relative to the baseline at the same load."""
     idle: dict[float, list[float]] = {}
     for (load, each), value in zip(seen, off, strict=True):
         if each.server == BASELINE:
             idle.setdefault(load, []).append(value)
-    points, values, noises = [], [], []
-    for (load, each), value in zip(seen, off, strict=True):
-        if each.server != BASELINE and load in idle:
-            points.append(_with_load(designs.rows[[each.server]], load)[0])
-            values.append(value - float(np.mean(idle[load])))
-            noises.append(noise * math.sqrt(1.0 + 1.0 / len(idle[load])))
-    if not points:
+    return [
+        (each.server, load, value - float(np.mean(idle[load])),
+         noise * math.sqrt(1.0 + 1.0 / len(idle[load])))
+        for (load, each), value in zip(seen, off, strict=True)
+        if each.server != BASELINE and load in idle
+    ]  # fmt: skip
+
+
+def _residual(designs: Designs, relative: Relative) -> Process | None:
+    """Learned over servers and loads."""
+    if not relative:
         return None
-    return fit_process(np.array(points), np.array(values), np.array(noises), RESIDUAL)
+    servers, loads, values, noises = zip(*relative, strict=True)
+    points = np.concatenate(
+        [_with_load(designs.rows[[s]], load) for s, load in zip(servers, loads, strict=True)]
+    )
+    return fit_process(points, np.array(values), np.array(noises), RESIDUAL)
+
+
+def _strangeness(relative: Relative) -> dict[float, float]:
+    """By load, what of the differences is more than noise."""
+    squares: dict[float, list[float]] = {}
+    for _, load, value, noise in relative:
+        squares.setdefault(load, []).append(value**2 - noise**2)
+    return {load: math.sqrt(max(0.0, float(np.mean(own)))) for load, own in squares.items()}
 
 
 def _with_load(rows: Array, load: float) -> Array:

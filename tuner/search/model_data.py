@@ -72,7 +72,7 @@ def observations_of(
         point = record.at(ground.load)
         blocks = np.empty((0, 6))
         if point is not None and is_counted:
-            blocks = _blocks(point, float(nodes[server]) if server != BASELINE else 0.0)
+            blocks = count_rows(point, float(nodes[server]) if server != BASELINE else 0.0)
             blocks[:, SECONDS] *= 1.0 + (record.drift or 0.0)
         positions = tuple(float(share) for share in record.acceptance_per_position)
         found.append(Observation(server, gain_of(record) or 0.0, blocks, positions))
@@ -102,7 +102,7 @@ def earlier_observations(
     return found
 
 
-def _blocks(point: LoadPointRecord, nodes: float) -> Array:
+def count_rows(point: LoadPointRecord, nodes: float) -> Array:
     """One row per block. Every pass of the target gives one token beside the accepted ones, so
     passes = tokens - accepted, whatever an engine calls a step."""
     counts = point.block_counts

@@ -29,6 +29,7 @@ from tuner.search.model_data import (
     gain_of,
     observations_of,
 )
+from tuner.search.model_loads import Fleet, speeds_at
 from tuner.search.model_lookups import play_lookups
 from tuner.search.model_servers import Roles, designs_of
 from tuner.search.sampling import Ground, Proposal, Situation
@@ -205,6 +206,15 @@ class ModelSuggester:
             digest: Expected(float(belief.means[index]), float(belief.sds[index]))
             for index, digest in measured.items()
         }
+
+    def at_loads(
+        self, records: Sequence[TrialRecord], loads: Sequence[float]
+    ) -> dict[float, tuple[Array, Array]]:
+        """Log ratio to the baseline of every server at so many requests at once, measured or not,
+        with its standard deviation; {} without the baseline's counters."""
+        noise = launch_noise(records, self.ground.metric, self.ground.load)
+        fleet = Fleet(self._servers, self._designs)
+        return speeds_at(records, fleet, loads, noise, self._played)
 
     def noise(self, records: Sequence[TrialRecord]) -> LaunchNoise:
         """By how much launches differ from the model: their noise, and what it does not know."""
