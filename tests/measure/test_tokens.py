@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tuner.measure.tokens import local_counter
+from tuner.measure.tokens import local_counter, local_splitter, tokenizer_folders
 
 
 class WordTokenizer:
@@ -73,3 +73,18 @@ def test_no_package_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert local_counter([model(tmp_path / "a", 1)]) is None
+
+
+def test_text_is_split_into_the_models_own_tokens(
+    tmp_path: Path, package: type[WordTokenizer]
+) -> None:
+    split = local_splitter([model(tmp_path / "a", 1)])
+    assert split is not None
+    assert split("one two three") == ["0", "1", "2"]
+    assert local_splitter([str(tmp_path)]) is None
+
+
+def test_the_tokenizers_own_flag_comes_before_the_models() -> None:
+    flags = {"model": "m", "port": 1, "tokenizer": "t", "model-path": ""}
+    assert tokenizer_folders(flags) == ["t", "m"]
+    assert tokenizer_folders({}) == []

@@ -73,6 +73,13 @@ def test_flags_that_are_not_given_have_the_engines_values() -> None:
     )
 
 
+def test_texts_are_split_by_the_models_tokenizer_where_there_is_one() -> None:
+    load = LoadPoint(concurrency=1)
+    prompts = {"p1": Prompt("p1", ({"role": "user", "content": "a b c"},))}
+    good = Block(0, load, 0.0, 1.0, (answer("d e"),))
+    assert texts_of([good], prompts, str.split) == [(["a", "b", "c"], ["d", "e"])]
+
+
 def test_slots_are_those_that_the_arguments_name() -> None:
     assert slots_of(lookup(3, 4)) == 1
     assert slots_of(roles_of(ServerArgs({"spec-type": "ngram-mod", "parallel": 4}))) == 4

@@ -17,7 +17,7 @@ from tuner.host.conditions import watch_conditions
 from tuner.host.gpu_sampler import GpuSampler, sampler
 from tuner.host.gpus import GpuSource, await_memory_released, open_nvml
 from tuner.measure.client import LoadClient
-from tuner.measure.tokens import local_counter
+from tuner.measure.tokens import local_counter, tokenizer_folders
 from tuner.search.bench import Bench, LaunchPlan, ServerRun, StopEarly
 from tuner.search.measuring import measure_loads
 from tuner.server.environments import environment_drift
@@ -35,9 +35,6 @@ CRASHED_GRACE_S = 1.0
 
 LOG_HEAD_BYTES = 262_144
 """How much of the start-up log is read for effective values."""
-
-_MODEL_FLAGS = ("tokenizer-path", "tokenizer", "model-path", "model")
-"""Where the engines' command lines name a folder that may hold the model's tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +162,12 @@ def _client(bench: Bench, plan: LaunchPlan, server: ServerProcess) -> LoadClient
     last_words = bench.engine.probe(plan.args).last_words
     watchdog = Watchdog(server, last_words=last_words)
     wire = bench.engine.wire(plan.args)
-    folders = [str(plan.args.flags[name]) for name in _MODEL_FLAGS if name in plan.args.flags]
     return LoadClient(
         server.base_url,
         wire,
         bench.workload,
         alive=watchdog.alive,
-        count_tokens=local_counter(folders),
+        count_tokens=local_counter(tokenizer_folders(plan.args.flags)),
     )
 
 

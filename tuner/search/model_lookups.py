@@ -1,8 +1,9 @@
 """Owns what lookups would draft on the baseline's own answers, before any of them is launched.
 
 Greedy answers do not depend on speculation, so the baseline's texts tell what every lookup would
-find and how much of it would be accepted. The engine's rule may differ from ours and our tokens
-are not the model's: the model checks these counts against the launches it sees.
+find and how much of it would be accepted. The engine's rule may differ from ours, and our tokens
+are the model's only where its tokenizer can be read: the model checks these counts against the
+launches it sees.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tuner.measure.records import Block, Prompt
+from tuner.measure.tokens import SplitTokens, local_splitter, tokenizer_folders
 from tuner.model.acceptance import logit
 from tuner.model.drafting import Played
 from tuner.model.lookup import Rule, Text, play, simple_tokens
@@ -28,13 +30,16 @@ MOST_RULES = 600
 
 
 def texts_of(
-    blocks: Sequence[Block], prompts: Mapping[str, Prompt]
+    blocks: Sequence[Block],
+    prompts: Mapping[str, Prompt],
+    split: SplitTokens = simple_tokens,
 ) -> list[tuple[list[str], list[str]]]:
     """Prompt and answer tokens of a baseline's requests, one per prompt.
 
     Args:
         blocks: of a launch without speculation.
         prompts: of the workload, by id.
+        split: text to tokens; words where the model's own are not known.
     """
     found: dict[str, tuple[list[str], list[str]]] = {}
     for block in blocks:
@@ -42,7 +47,7 @@ def texts_of(
             prompt = prompts.get(record.prompt_id)
             if record.ok and record.text and prompt and record.prompt_id not in found:
                 asked = "\n".join(message["content"] for message in prompt.messages)
-                tokens = simple_tokens(asked), simple_tokens(record.text)[:MOST_TOKENS]
+                tokens = split(asked), split(record.text)[:MOST_TOKENS]
                 found[record.prompt_id] = tokens
     return list(found.values())[:MOST_TEXTS]
 
@@ -57,7 +62,9 @@ def baseline_texts(bench: Bench, history: History) -> list[tuple[list[str], list
     ):
         return []
     prompts = {prompt.id: prompt for block in bench.workload.blocks for prompt in block}
-    return texts_of(history.baseline.blocks, prompts)
+    flags = history.baselines[0].requested_args.flags if history.baselines else {}
+    split = local_splitter(tokenizer_folders(flags))
+    return texts_of(history.baseline.blocks, prompts, split or simple_tokens)
 
 
 def play_lookups(
