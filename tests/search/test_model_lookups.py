@@ -14,7 +14,7 @@ from tuner.model.lookup_tables import MapRule, ModRule, SimpleRule
 from tuner.model.lookup_trees import SuffixRule, TrieRule
 from tuner.model.observation import Designs, Observation
 from tuner.search.lookup_rules import rule_of, slots_of
-from tuner.search.model_lookups import play_lookups, texts_of
+from tuner.search.model_lookups import enough_texts, play_lookups, texts_of
 from tuner.search.model_servers import Roles, roles_of
 
 ASKED = "Repeat: the harbour office opens at six in the morning and closes at night. " * 3
@@ -78,6 +78,24 @@ def test_texts_are_split_by_the_models_tokenizer_where_there_is_one() -> None:
     prompts = {"p1": Prompt("p1", ({"role": "user", "content": "a b c"},))}
     good = Block(0, load, 0.0, 1.0, (answer("d e"),))
     assert texts_of([good], prompts, str.split) == [(["a", "b", "c"], ["d", "e"])]
+
+
+def test_many_rules_with_trees_are_played_on_fewer_texts_or_learned() -> None:
+    assert [enough_texts(12, trees) for trees in (0, 24, 48, 96, 97)] == [12, 12, 6, 3, 0]
+    assert [enough_texts(2, trees) for trees in (24, 48)] == [2, 0]
+    texts = [(list("abcabc"), list("abcabc"))]
+    many = [
+        vllm(method="suffix", num_speculative_tokens=1 + index // 10, spec_factor=index,
+             suffix_decoding_max_spec_factor=1.0 + index / 10)
+        for index in range(40)
+    ]  # fmt: skip
+    played = play_lookups([*many, lookup(2, 2)], texts)
+    assert played is not None
+    assert np.isnan(played.accepted[:40]).all()
+    assert not played.silent[:40].any()
+    few = play_lookups(many[:3], texts)
+    assert few is not None
+    assert np.isfinite(few.accepted).all()
 
 
 def test_slots_are_those_that_the_arguments_name() -> None:

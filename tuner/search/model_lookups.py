@@ -8,6 +8,7 @@ launches it sees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from tuner.measure.tokens import SplitTokens, local_splitter, tokenizer_folders
 from tuner.model.acceptance import logit
 from tuner.model.drafting import Played
 from tuner.model.lookup import Rule, Text, play, simple_tokens
+from tuner.model.lookup_trees import SuffixRule, TrieRule
 from tuner.search.bench import Bench
 from tuner.search.history import History
 from tuner.search.lookup_rules import rule_of, slots_of
@@ -27,6 +29,11 @@ MOST_TOKENS = 400
 """Enough text to tell lookups apart; every rule is played on all of it."""
 
 MOST_RULES = 600
+
+TREES = (SuffixRule, TrieRule)
+MOST_TREES, LEAST_TEXTS = 24, 3
+"""A rule that keeps a tree takes a second for all texts: of more such rules each is played on
+fewer texts, and where that would be too few they are learned."""
 
 
 def texts_of(
@@ -77,7 +84,12 @@ def play_lookups(
     if not texts or not distinct or len(distinct) > MOST_RULES:
         return None
     prepared = [Text(prompt, answer) for prompt, answer in texts]
-    counts = {rule: _totals(prepared, rule, slots) for rule in distinct}
+    trees = sum(isinstance(rule, TREES) for rule in distinct)
+    share = prepared[: enough_texts(len(prepared), trees)]
+    counts = {
+        rule: _totals(share if isinstance(rule, TREES) else prepared, rule, slots)
+        for rule in distinct
+    }
     table = np.array([counts[rule] if rule else (np.nan,) * 3 for rule in rules])
     nodes = np.array([max(each.depth, each.nodes, 1.0) for each in roles])
     tokens, drafts, accepted = table[:, 0], table[:, 1] / nodes, table[:, 2]
@@ -90,8 +102,17 @@ def play_lookups(
     )
 
 
+def enough_texts(texts: int, trees: int) -> int:
+    """On how many texts each of so many rules with trees is played; 0: on none, they are
+    learned."""
+    fair = min(texts, texts * MOST_TREES // max(trees, 1))
+    return fair if fair >= min(LEAST_TEXTS, texts) else 0
+
+
 def _totals(texts: Sequence[Text], rule: Rule, slots: int) -> tuple[float, float, float]:
-    """Tokens, drafted tokens and accepted tokens."""
+    """Tokens, drafted tokens and accepted tokens; NaN without texts."""
+    if not texts:
+        return math.nan, math.nan, math.nan
     played = play(texts, rule, slots)
     return (
         float(sum(each.tokens for each in played)),
