@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.search_economy import shipped_landscapes
 from tuner.measure.noise import launch_noise, pair_margin
 from tuner.search.pruning import Judged, PairedPruner, Reference
 from tuner.search.replay_table import METRIC, ReplayTable, tables_of
-
-HERE = Path(__file__).parent / "landscapes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("landscapes", nargs="*", type=Path)
     parser.add_argument("--seeds", type=int, default=50)
     options = parser.parse_args(argv)
-    paths = options.landscapes or sorted([*HERE.glob("*.csv"), *HERE.glob("*.json")])
+    paths = options.landscapes or shipped_landscapes()
     sys.stdout.write(
         "| landscape | measuring saved | seconds per launch | good launches | stopped |\n"
         "|---|---|---|---|---|\n"

@@ -90,3 +90,16 @@ def test_generated_lookups_are_exact_and_said_to_be_generated() -> None:
     shipped = sorted(search_economy.HERE.glob("generated-*.json"))
     assert len(shipped) >= 6
     assert all(isinstance(path, Path) for path in shipped)
+
+
+def test_every_shipped_landscape_is_a_table() -> None:
+    names = {path.name for path in search_economy.shipped_landscapes()}
+    assert {"llamacpp-ngram-edit.csv", "ngram-chat.json", "draft-synthetic.json"} <= names
+    assert not any("texts" in name for name in names)
+
+
+def test_seeds_can_start_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    path = search_economy.HERE / "generated-draft-loses.json"
+    options = ["--arms", "random", "--seeds", "1", "--budget", "2"]
+    assert search_economy.main([str(path), *options, "--first-seed", "7"]) == 0
+    assert "| generated-draft-loses | random |" in capsys.readouterr().out
