@@ -73,7 +73,7 @@ def study_of(topk: int, env: dict[str, str], **engine_args: Any) -> dict[str, An
         "objective": {"maximize": "output_tokens_per_s"},
         "search": {"pruner": "none", "baseline_every": 0, "sampler": "random"},
         "budget": {"launches": 2},
-        "confirm": {"finalists": 1, "rounds": 2},
+        "confirm": {"finalists": 1, "rounds": 2, "max_rounds": 2},
     }  # fmt: skip
 
 
