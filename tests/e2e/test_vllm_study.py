@@ -59,7 +59,7 @@ STUDY: dict[str, Any] = {
     },
     "objective": {"maximize": "output_tokens_per_s", "constraints": ["error_rate == 0"]},
     "search": {"sampler": "model", "pruner": "none", "baseline_every": 0},
-    "budget": {"launches": 7},
+    "budget": {"launches": 5},
     "confirm": {"finalists": 1, "rounds": 2, "max_rounds": 2},
 }  # fmt: skip
 
