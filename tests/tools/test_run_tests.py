@@ -25,8 +25,8 @@ def test_broken(): assert count("broken") > WORKS_AT
 """
 
 
-def run(folder: Path, works_at: int) -> subprocess.CompletedProcess[str]:
-    (folder / "test_it.py").write_text(SUITE.replace("WORKS_AT", str(works_at)))
+def run(folder: Path, suite: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(suite)
     return subprocess.run(
         [sys.executable, TOOL, "-q", "-p", "no:randomly"],
         cwd=folder, capture_output=True, text=True, timeout=120, check=False,
@@ -34,7 +34,7 @@ def run(folder: Path, works_at: int) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_test_that_passes_alone_is_named_unsteady(tmp_path: Path) -> None:
-    done = run(tmp_path, 0)
+    done = run(tmp_path, SUITE.replace("WORKS_AT", "0"))
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "UNSTEADY test_it.py::test_unsteady"
     runs = {name: (tmp_path / name).read_text() for name in ("steady", "unsteady", "broken")}
@@ -42,7 +42,7 @@ def test_a_test_that_passes_alone_is_named_unsteady(tmp_path: Path) -> None:
 
 
 def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
-    done = run(tmp_path, 2)
+    done = run(tmp_path, SUITE.replace("WORKS_AT", "2"))
     assert done.returncode == 1
     assert "UNSTEADY" not in done.stdout
     assert (tmp_path / "broken").read_text() == "xx"
@@ -60,11 +60,7 @@ def tool() -> ModuleType:
 
 def test_many_failures_are_final(tool: ModuleType, tmp_path: Path) -> None:
     many = "\n".join(f"def test_{n}():\n    assert False" for n in range(tool.AT_MOST + 1))
-    (tmp_path / "test_many.py").write_text(many)
-    done = subprocess.run(
-        [sys.executable, TOOL, "-q"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
+    done = run(tmp_path, many)
     assert done.returncode == 1
     assert "once more" not in done.stdout
 

@@ -33,6 +33,7 @@ from tuner.model.observation import (
     Observation,
     with_baseline_counts,
 )
+from tuner.model.speculation import MISFIT
 
 MANY_LOADS = ClockPrior(
     np.array([0.3, 0.9, 0.1, 0.2, 0.1, 0.08]), np.array([2.0, 0.5, 0.3, 0.4, 0.25, 0.15])
@@ -41,9 +42,6 @@ MANY_LOADS = ClockPrior(
 an iteration without speculation at the lowest load."""
 
 RESIDUAL = Prior(mean=0.0, scale=0.05, factors=(0.3, 0.6, 1.0, 2.0, 4.0), noises=(0.5, 1.0, 2.0))
-MISFIT = 0.01
-"""By how much any server may differ from all that is modelled, in logs."""
-
 WIDEST = 1024.0
 """Requests at once that count as 1 on the residual's axis of loads."""
 

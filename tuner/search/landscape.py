@@ -101,7 +101,7 @@ def landscape_of(
             continue
         args = ServerArgs.from_json(record.requested_args.model_dump())
         if args.digest not in servers:
-            whole = _with_defaults(args, record.params, parameters)
+            whole = _written_out(args, record.params, parameters)
             servers[args.digest] = (whole, record.state == "baseline")
         launches.setdefault(args.digest, []).append(launch)
     table = tuple(
@@ -119,10 +119,11 @@ def landscape_of(
     return landscape
 
 
-def _with_defaults(
+def _written_out(
     args: ServerArgs, params: Mapping[str, object], parameters: Sequence[Parameter]
 ) -> ServerArgs:
-    """The server with every flag its parameters name, defaults too; JSON paths are complete."""
+    """The server as a reader without engine and machine needs it: every flag its parameters
+    name, defaults too (JSON paths are complete), and files by their names alone."""
     named = {
         parameter.flag: value
         for parameter in parameters
